@@ -321,9 +321,14 @@ void ManifestDataset::check_lengths(const Item& item) const {
                    str(e.path, ": has ", most, " frames, at most ", limit, " are allowed")};
   if (options_.target == TargetKind::frame_class) {
     const auto given = static_cast<int64_t>(e.frame_labels.size());
-    if (given != fewest || given != most)
+    if (given != fewest || given != most) {
+      const std::string text = str(e.path, ": has ", given, " frame_labels for ", fewest);
       throw Unusable{Kind::target,
-                     str(e.path, ": has ", given, " frame_labels for ", fewest, " frames")};
+                     fewest == most
+                         ? text + " frames"
+                         : str(text, " to ", most, " frames, by ",
+                               e.kind == InputKind::image ? "distort.stretch" : "augment.speed")};
+    }
   }
 }
 
