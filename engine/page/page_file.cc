@@ -41,6 +41,38 @@ std::vector<fs::path> names_of(const std::string& name) {
   return names;
 }
 
+constexpr std::array<std::string_view, 8> image_endings = {".png",  ".tif", ".tiff", ".jpg",
+                                                           ".jpeg", ".pgm", ".ppm",  ".pbm"};
+
+// The one in the folder that is called `stem` and an ending of images; of several, that of the
+// first ending.
+std::optional<fs::path> image_called(const fs::path& folder, const std::string& stem) {
+  // As nearly all are called: a folder of many pages is not read once for each.
+  for (const std::string_view ending : image_endings) {
+    std::string capitals(ending);
+    for (char& c : capitals) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    for (const std::string& name : {stem + std::string(ending), stem + capitals}) {
+      const fs::path path = path_in_any_form((folder / name).string());
+      if (is_there(path)) return path;
+    }
+  }
+  std::optional<std::pair<size_t, std::string>> first;
+  std::error_code ignored;
+  for (fs::directory_iterator at(folder.empty() ? "." : folder, ignored), end; at != end;
+       at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(stem + ".")) continue;
+    for (size_t i = 0; i < image_endings.size(); ++i) {
+      if (name.size() != stem.size() + image_endings[i].size()) continue;
+      const std::pair found(i, name);
+      if (has_ending(name, image_endings[i]) && is_there(at->path()) && (!first || found < *first))
+        first = found;
+    }
+  }
+  if (!first) return std::nullopt;
+  return folder / first->second;
+}
+
 std::string find_image(const PageFile& page) {
   const fs::path file(page.path);
   const fs::path own = file.parent_path();
@@ -55,11 +87,8 @@ std::string find_image(const PageFile& page) {
     }
   }
   for (const fs::path& folder : {own, above}) {
-    for (const char* ending : {".png", ".tif", ".tiff", ".jpg", ".jpeg", ".pgm", ".ppm", ".pbm",
-                               ".PNG", ".TIF", ".TIFF", ".JPG", ".JPEG", ".PGM", ".PPM", ".PBM"}) {
-      const fs::path path = path_in_any_form((folder / (file.stem().string() + ending)).string());
-      if (is_there(path)) return path.lexically_normal().string();
-    }
+    if (const auto path = image_called(folder, file.stem().string()))
+      return path->lexically_normal().string();
   }
   fail_input(page.path, ": its image ",
              page.image_name.empty() ? "has no name" : str("'", page.image_name, "'"),

@@ -167,6 +167,21 @@ TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {
       Contains("x.xml: its image 'lost.tif' is not there, and none called like the page"));
   CHECK_THROWS_WITH(open("x.xml", page_xml(one, "")), Contains("x.xml: its image has no name"));
 
+  // Endings are compared without regard to small letters and capitals; the page's own folder comes
+  // first, and of several images the one of the first ending.
+  for (const char* name : {"m/a.PNG", "m/b.Png", "m/c.JpG", "m/d.TIFF", "m/e.pGm", "m/f.Jpeg",
+                           "m/g.Tif", "m/g.Png", "m/h.tif", "h.png", "m/sub/i.e.Png"})
+    save_page_image(folder.path(name), 2);
+  for (const char* name :
+       {"a.PNG", "b.Png", "c.JpG", "d.TIFF", "e.pGm", "f.Jpeg", "g.Png", "h.tif", "sub/i.e.Png"}) {
+    const std::string stem = fs::path(name).replace_extension(".xml").string();
+    CHECK(open("m/" + stem, page_xml(one, "")).image == folder.path(str("m/", name)));
+  }
+  CHECK(open("m/page/c.xml", page_xml(one, "")).image == folder.path("m/c.JpG"));
+  fs::create_directories(folder.path("m/j.Png"));  // no file
+  save_page_image(folder.path("m/jj.Png"), 2);
+  CHECK_THROWS_WITH(open("m/j.xml", page_xml(one, "")), Contains("none called like the page is"));
+
   const ImageRegion box = ImageRegion::of_box({10, 0, 100, 40});
   CHECK(open("0.xml", page_xml(one)).lines[0].region == box);
   CHECK(open("0.xml", page_xml(one)).size.width == 220);
