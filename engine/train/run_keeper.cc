@@ -55,9 +55,10 @@ std::string RunKeeper::best_model() const {
   return (fs::path(config_.training.checkpoint_dir) / best_model_file).string();
 }
 
-void RunKeeper::save_best(const Ranks& ranks, double metric, int64_t averaged) {
+void RunKeeper::save_best(const Ranks& ranks, const Score& score, int64_t averaged) {
   ModelDescription description = s_.description;
-  description.origin = {options_.version, s_.state.step, metric, s_.state.chosen_by, averaged};
+  description.origin = {options_.version,   s_.state.step, score.metric,
+                        s_.state.chosen_by, averaged,      score.loss};
   model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
     save_model(best_model(), weights, description);
   });
@@ -87,7 +88,7 @@ std::optional<Score> RunKeeper::validate(const Ranks& ranks) {
   const bool keeps = better && (!s_.average || score.better_than(*s_.average));
   if (keeps) {
     s_.average.reset();
-    save_best(ranks, score.metric);
+    save_best(ranks, score);
   }
   swap_average();
   state.plateau = plateau_update(config_.schedule, state.plateau, score);
@@ -181,12 +182,12 @@ bool RunKeeper::average(const Ranks& ranks, Score& kept) {
                                ", dev loss ", loss_text(e.loss));
   if (kept.better_than(score)) {
     report_.message(what + ", not kept: the best model has " + text(kept) +
-                    (s_.average ? "" : ", dev loss " + loss_text(kept.loss)));
+                    (std::isfinite(kept.loss) ? ", dev loss " + loss_text(kept.loss) : ""));
     return true;
   }
   report_.message(what + ", kept");
   kept = score;
-  save_best(ranks, score.metric, static_cast<int64_t>(averaged));
+  save_best(ranks, score, static_cast<int64_t>(averaged));
   return true;
 }
 

@@ -47,8 +47,8 @@ class RunKeeper {
   Evaluation evaluate_on(const Ranks& ranks, const ManifestDataset& data,
                          std::vector<SampleHypothesis>* samples);
   std::string best_model() const;
-  // `metric`: of the validation that chose it; NaN without one. `averaged`: of so many generations.
-  void save_best(const Ranks& ranks, double metric, int64_t averaged = 0);
+  // `score`: of the validation that chose it; NaN without one. `averaged`: of so many generations.
+  void save_best(const Ranks& ranks, const Score& score, int64_t averaged = 0);
   void swap_average();
   // The mean of the best generations is kept, and `kept` its score, unless that is better. False:
   // stopped.

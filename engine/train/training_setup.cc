@@ -407,7 +407,7 @@ class Setup {
       const std::filesystem::path run = config_.training.checkpoint_dir;
       kept = score_of_average(run / best_model_file, s_.state.chosen_by);
     });
-    ranks_.broadcast(TensorView(&kept.metric, DType::f64, {1}));
+    for (double* of : {&kept.metric, &kept.loss}) ranks_.broadcast(TensorView(of, DType::f64, {1}));
     if (std::isfinite(kept.metric)) s_.average = kept;
   }
 

@@ -463,16 +463,42 @@ TEST_CASE("an average that another metric chose does not stand in the way of bet
   CHECK(best(run) == stored(generation_of_step(run, lowest), ""));
 }
 
-TEST_CASE("an average that is exactly as good as the best model is kept") {
-  const ColumnCorpus corpus;
-  Config c = corpus.with_dev("run");
-  c.optimizer.lr = 1e-30;  // no weight moves
-  c.training.average_best = 2;
-  train(c, {});
-  const SafetensorsFile file(c.training.checkpoint_dir + "/model.safetensors");
-  const auto origin = ModelDescription::from_metadata(file.metadata(), "the model").origin;
-  CHECK(origin.averaged == 2);
-  CHECK(origin.metric == log_events(c.training.checkpoint_dir, "validation").at(0).at("loss"));
+TEST_CASE("an average that is exactly as good as the best model is kept, and stays") {
+  const TrainingCorpus corpus(24, 12);
+  for (const Metric metric : {Metric::loss, Metric::cer}) {
+    CAPTURE(name_of(metric));
+    Config c = validated(corpus, name_of(metric), metric);
+    const std::string& run = c.training.checkpoint_dir;
+    c.training.average_best = 2;
+    c.training.max_steps = 8;
+    c.optimizer.lr = 1e-30;  // no weight moves
+    const auto origin = [&] {
+      const SafetensorsFile file(run + "/model.safetensors");
+      return ModelDescription::from_metadata(file.metadata(), "the model").origin;
+    };
+    train(c, {});
+    const Json first = log_events(run, "validation").at(0);
+    CHECK(origin().averaged == 2);
+    CHECK(origin().metric == first.at(name_of(metric)));
+    CHECK(origin().loss == first.at("loss"));
+    // As if every validation to come were the best so far. First another average as good, then
+    // validations as good, then a worse one, of a loss above 1.
+    for (const auto& [average_best, lr] : {std::pair(2, 1e-30), {0, 1e-30}, {0, 100.0}}) {
+      CAPTURE(average_best, lr);
+      if (lr > 1 && metric != Metric::loss) continue;  // noise may meet a letter by chance
+      change_state(run, [](Json& state) { state["best_metric"] = state["best_loss"] = nullptr; });
+      c.training.average_best = average_best;
+      c.training.max_steps += 4;
+      c.optimizer.lr = lr;
+      messages_of(c);
+      const Json last = log_events(run, "validation").back();
+      REQUIRE(last.at("step") == c.training.max_steps);
+      REQUIRE((last.at("loss") > first.at("loss")) == (lr > 1));
+      REQUIRE(last.at("loss") > 1);
+      CHECK(origin().averaged == 2);
+      CHECK(origin().updates == 12);  // the second average's
+    }
+  }
 }
 
 TEST_CASE("an average stays the model of a run that goes on until something is better") {

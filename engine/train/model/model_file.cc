@@ -52,7 +52,10 @@ std::string origin_text(const ModelOrigin& origin) {
   if (std::isfinite(origin.metric)) {
     j["dev"] = Json::object({{name_of(origin.chosen_by), origin.metric}});
   }
-  if (origin.averaged > 0) j["averaged"] = origin.averaged;
+  if (origin.averaged > 0) {
+    j["averaged"] = origin.averaged;
+    if (std::isfinite(origin.loss)) j["dev_loss"] = origin.loss;
+  }
   return j.dump_replacing();
 }
 
@@ -66,6 +69,7 @@ ModelOrigin origin_from(const std::string& text, const std::string& where) {
     origin.version = j.at("version").get<std::string>();
     origin.updates = j.at("updates").get<int64_t>();
     if (const Json* averaged = j.find("averaged")) origin.averaged = averaged->get<int64_t>();
+    if (const Json* loss = j.find("dev_loss")) origin.loss = loss->get<double>();
     if (const Json* dev = j.find("dev")) {
       for (const auto& [name, value] : dev->members()) {
         const auto metric = metric_named(name);

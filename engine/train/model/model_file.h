@@ -25,6 +25,8 @@ struct ModelOrigin {
   double metric = std::numeric_limits<double>::quiet_NaN();
   Metric chosen_by = Metric::automatic;
   int64_t averaged = 0;  // they are the mean of so many checkpoints; 0: of none
+  // Of a mean: its loss in that validation. NaN where it is not known.
+  double loss = std::numeric_limits<double>::quiet_NaN();
 };
 
 // What a model is, without its weights. Plain data.

@@ -1,6 +1,8 @@
 #include "engine/train/state/average.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "engine/io/checkpoint.h"
 #include "engine/train/model/model_file.h"
@@ -30,7 +32,13 @@ Score score_of_average(const std::filesystem::path& model_file, Metric metric) {
   try {
     const SafetensorsFile file(model_file);
     const ModelOrigin origin = ModelDescription::from_metadata(file.metadata(), file.name()).origin;
-    if (origin.averaged > 0 && origin.chosen_by == metric) return origin.metric;
+    if (origin.averaged > 0 && origin.chosen_by == metric) {
+      // Files of before the loss was kept: what has the same rate is not better.
+      const double unknown = -std::numeric_limits<double>::infinity();
+      return {origin.metric, std::isfinite(origin.loss) ? origin.loss
+                             : metric == Metric::loss   ? origin.metric
+                                                        : unknown};
+    }
   } catch (const InputError&) {  // the run goes on from its checkpoints, and writes it anew
   }
   return {};

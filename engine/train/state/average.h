@@ -31,7 +31,8 @@ class CheckpointAverage {
   std::vector<StoredState> checkpoints_;
 };
 
-// What a model file is worth that is such a mean, by `metric`; of others, and where there is none
+// What a model file is worth that is such a mean, by `metric`: its rate and loss, -infinity for a
+// loss that an old file does not say. Of others, and where there is none
 // or it is damaged, infinity.
 Score score_of_average(const std::filesystem::path& model_file, Metric metric);
 
