@@ -152,17 +152,27 @@ TEST_CASE("samples are the first utterances of the dev data, on any number of ra
   std::istringstream manifest(bytes_of(corpus.folder.path("dev.jsonl")));
   for (std::string line; std::getline(manifest, line) && wanted.size() < 5;)
     wanted.push_back("    reference  " + Json::parse(line).at("text").get<std::string>());
+  std::vector<std::string> of_one;
   for (const int ranks : {1, 3}) {
     Config c = corpus.config("ranks" + std::to_string(ranks));
     c.training.max_steps = 2;
     c.training.samples = 5;
+    c.optimizer.lr = 1e-30;  // the same weights, which write anything, on any number of ranks
     require_success(train_on(ranks, c));
-    std::vector<std::string> found;
+    std::vector<std::string> all, found;
     for (const Json& line : log_events(c.training.checkpoint_dir, "message")) {
       const std::string text = line.at("text");
+      if (text.starts_with("    ")) all.push_back(text);
       if (text.starts_with("    reference")) found.push_back(text);
+      // Neither is the other.
+      if (!text.starts_with("    hypothesis ")) continue;
+      const std::string hypothesis = text.substr(text.find_last_of(' ') + 1);
+      CHECK(!hypothesis.empty());
+      CHECK(!found.back().ends_with("  " + hypothesis));
     }
     CHECK(found == wanted);
+    if (of_one.empty()) of_one = all;
+    CHECK(all == of_one);
   }
 }
 

@@ -1,9 +1,9 @@
 // What a run that goes on, or begins with another's weights, takes over, and what not
 // (docs/training.md, Continuing).
 
-#include "tests/train/observed_run.h"
-
+#include "engine/train/state/run_schedule.h"
 #include "tests/catch.h"
+#include "tests/train/observed_run.h"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -70,6 +70,36 @@ TEST_CASE("a resumed run has the state, the rates and the validations of one tha
     got.seconds = want.seconds;
     CHECK(got.to_json() == want.to_json());
     CHECK(log_events(run.directory, "resume").size() == 1);
+  }
+}
+
+TEST_CASE("a run is to have the updates of its epochs, and max_steps where that is less") {
+  struct Case {
+    int epochs;
+    int64_t per_epoch, max_steps, expected;
+  };
+  const Case cases[] = {{3, 5, 0, 15},  {3, 5, 1, 1},   {3, 5, 7, 7},     {3, 5, 14, 14},
+                        {3, 5, 15, 15}, {3, 5, 16, 15}, {3, 5, 1000, 15}, {1, 1, 2, 1}};
+  for (const Case& of : cases) {
+    CAPTURE(of.epochs, of.per_epoch, of.max_steps);
+    Config c;
+    c.training.epochs = of.epochs;
+    c.training.max_steps = of.max_steps;
+    c.optimizer.lr = 0.5;
+    c.schedule.type = ScheduleType::linear;
+    c.schedule.warmup_steps = 0;
+    RunSchedule schedule(c);
+    TrainingState state;
+    schedule.begin(state, of.per_epoch);
+    CHECK(schedule.expected_steps() == of.expected);
+    CHECK(state.expected_steps == of.expected);
+    // Where the fall of the rate ends, too: the run does not stop half-way down.
+    const auto rate = [&](int64_t step) {
+      state.step = step - 1;
+      return schedule.rate(state);
+    };
+    CHECK(rate(of.expected) == learning_rate(c.schedule, 0.5, of.expected, of.expected, {}));
+    if (of.expected > 1) CHECK(rate(of.expected) < rate(of.expected - 1));
   }
 }
 
