@@ -1,5 +1,6 @@
 #include "engine/config/layer_types.h"
 
+#include "engine/config/config.h"
 #include "engine/layers/layers.h"
 #include "kernels/base/error.h"
 
@@ -259,6 +260,22 @@ LayerConfig& LayerConfig::set(std::string_view option, LayerValue value) {
               type_->name, "' has another type");
   values_[static_cast<size_t>(&present - values_.data())] = value;
   return *this;
+}
+
+std::vector<LayerConfig> expand_layers(const ModelConfig& model) {
+  if (!model.layer.empty()) return model.layer;
+  std::vector<LayerConfig> layers;
+  if (model.subsample > 1) layers.emplace_back("stack").set("factor", model.subsample);
+  for (int i = 0; i < model.layers; ++i) {
+    layers.emplace_back("lstm")
+        .set("hidden", model.hidden)
+        .set("bidirectional", model.bidirectional)
+        .set("projection", model.projection)
+        .set("residual", model.residual);
+    if (model.layer_norm) layers.emplace_back("layer_norm");
+    if (model.dropout > 0) layers.emplace_back("dropout").set("rate", model.dropout);
+  }
+  return layers;
 }
 
 }  // namespace rondo

@@ -487,20 +487,4 @@ void apply_overrides(Config& config, std::span<const std::string> overrides) {
   config = std::move(changed);
 }
 
-std::vector<LayerConfig> expand_layers(const ModelConfig& model) {
-  if (!model.layer.empty()) return model.layer;
-  std::vector<LayerConfig> layers;
-  if (model.subsample > 1) layers.emplace_back("stack").set("factor", model.subsample);
-  for (int i = 0; i < model.layers; ++i) {
-    layers.emplace_back("lstm")
-        .set("hidden", model.hidden)
-        .set("bidirectional", model.bidirectional)
-        .set("projection", model.projection)
-        .set("residual", model.residual);
-    if (model.layer_norm) layers.emplace_back("layer_norm");
-    if (model.dropout > 0) layers.emplace_back("dropout").set("rate", model.dropout);
-  }
-  return layers;
-}
-
 }  // namespace rondo
