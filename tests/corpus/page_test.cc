@@ -102,6 +102,22 @@ TEST_CASE("regions stand in reading order", "[page]") {
                               region("d", line("5", "d"));
   CHECK(texts(parse_page(page_xml(order + regions), "p")) == Texts{"d", "c", "a1", "a2", "b"});
   CHECK(texts(parse_page(page_xml(regions), "p")) == Texts{"a1", "a2", "b", "c", "d"});
+  // Groups in groups go by their own numbers, 10 behind 9; one without a number is the first. What
+  // is named twice stands where it was named first, and what is not there takes no place.
+  const std::string nested =
+      "<ReadingOrder><OrderedGroup id='g'><OrderedGroupIndexed index='10' id='h'>"
+      "<RegionRefIndexed index='10' regionRef='a'/><RegionRefIndexed index='9' regionRef='c'/>"
+      "<OrderedGroupIndexed index='11' id='i'><RegionRefIndexed index='1' regionRef='lost'/>"
+      "<RegionRefIndexed index='2' regionRef='c'/></OrderedGroupIndexed></OrderedGroupIndexed>"
+      "<RegionRefIndexed index='9' regionRef='d'/><RegionRefIndexed regionRef='b'/>"
+      "</OrderedGroup></ReadingOrder>";
+  CHECK(texts(parse_page(page_xml(nested + regions), "p")) == Texts{"b", "d", "c", "a1", "a2"});
+  // Numbers of a group without order are none.
+  const std::string unordered =
+      "<ReadingOrder><UnorderedGroup id='g'><RegionRef index='2' regionRef='c'/>"
+      "<OrderedGroup id='h' index='1'><RegionRefIndexed index='1' regionRef='d'/>"
+      "<RegionRefIndexed index='0' regionRef='b'/></OrderedGroup></UnorderedGroup></ReadingOrder>";
+  CHECK(texts(parse_page(page_xml(unordered + regions), "p")) == Texts{"c", "b", "d", "a1", "a2"});
 }
 
 TEST_CASE("lines without an outline say what is wrong", "[page]") {
