@@ -81,6 +81,39 @@ TEST_CASE("lines become as many frames as their images are wide, in every epoch"
                                             "the image gives 1"));
 }
 
+TEST_CASE("images that lie in one archive are read each from its own bytes", "[dataset]") {
+  Lines l;
+  l.options.line.height = 20;
+  // All of one size, so that one taken for another would go unnoticed.
+  std::string archive = "what an archive begins with", whole, parts;
+  for (const int32_t step : {7, 10, 13}) {
+    GreyImage g(120, 40);
+    for (int32_t y = 0; y < g.height; ++y)
+      for (int32_t x = 0; x < g.width; ++x) g.row(y)[x] = x % step < 3 && y > 8 && y < 30 ? 0 : 255;
+    const std::string name = str(step, ".png"), png = make_png(g);
+    data::write_whole_file(l.folder.path(name), png);
+    // As it is, and two lines of it: the second finds its page kept.
+    for (const char* region :
+         {"", R"(, "region": [0, 0, 100, 40])", R"(, "region": [9, 0, 90, 40])"}) {
+      const std::string more = str(R"(, "text": "ab")", region, "}\n");
+      whole += str(R"({"image_filepath": ")", name, "\"", more);
+      parts += str(R"({"image_filepath": "lines.tar", "bytes": [)", archive.size(), ", ",
+                   png.size(), "]", more);
+    }
+    archive += png + "\n";
+  }
+  data::write_whole_file(l.folder.path("lines.tar"), archive);
+  const ManifestDataset files = l.open(whole), inside = l.open(parts);
+  REQUIRE((files.size() == 9 && inside.size() == 9));
+  std::set<uint64_t> keys;
+  for (int64_t i = 0; i < inside.size(); ++i) {
+    INFO(i);
+    CHECK(inside.load(i, 0).features == files.load(i, 0).features);
+    keys.insert(inside.key(i));
+  }
+  CHECK(keys.size() == 9);
+}
+
 TEST_CASE("a line's hash is of its baseline too, unless that is not read", "[dataset]") {
   Lines l;
   l.image("page.png", 300, 100);
