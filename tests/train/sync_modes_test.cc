@@ -11,6 +11,7 @@
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
+#include "tests/train/observed_run.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;
@@ -118,6 +119,39 @@ TEST_CASE("an average after every step of SGD is the step of one shared batch") 
   CHECK(apart <= 1e-5 * distance(expected, start));
   CHECK(state_of(local.training.checkpoint_dir)["step"] ==
         state_of(step.training.checkpoint_dir)["step"]);
+}
+
+TEST_CASE("the learning rate has fallen with the last update, however ranks share the batches") {
+  // Five batches of two in each epoch, which neither ranks nor accumulation divide.
+  std::vector<ColumnUtterance> alike(10);
+  for (size_t i = 0; i < alike.size(); ++i) alike[i] = {4, static_cast<double>(i)};
+  const ColumnCorpus corpus(alike);
+  for (const Sync sync : {Sync::step, Sync::local, Sync::block, Sync::async}) {
+    for (const int ranks : {2, 3}) {
+      for (const int accumulation : {1, 2}) {
+        const std::string mode = sync_names[static_cast<size_t>(sync)];
+        CAPTURE(mode, ranks, accumulation);
+        Config c = corpus.config(str(mode, ranks, accumulation));
+        c.data.batch_frames = 8;
+        c.data.sorta_grad = false;
+        c.training.accumulation = accumulation;
+        c.schedule.type = ScheduleType::linear;
+        c.schedule.final_factor = 0.25;
+        c.parallel.sync = sync;
+        c.parallel.sync_every = 2;
+        require_success(train_on(ranks, c));
+        // Of this rank: by themselves each has its own batches.
+        const int together = accumulation * (sync == Sync::step ? 1 : ranks);
+        const auto updates =
+            static_cast<size_t>(c.training.epochs * ((5 + together - 1) / together));
+        const auto rates = values_of(log_events(c.training.checkpoint_dir, "step"), "lr");
+        REQUIRE(rates.size() == updates);
+        CHECK(rates.front() < c.optimizer.lr);
+        CHECK(rates.back() == Approx(0.25 * c.optimizer.lr));
+        CHECK(state_of(c.training.checkpoint_dir).at("expected_steps") == updates);
+      }
+    }
+  }
 }
 
 TEST_CASE("local and block: the same bits from runs that were cut anywhere ranks meet") {
