@@ -189,6 +189,46 @@ std::string rate_warnings(const Config& c) {
 
 }  // namespace
 
+TEST_CASE("a run that is stopped within a validation goes on as if it had not been") {
+  const ColumnCorpus corpus;
+  for (const int ranks : {1, 2}) {
+    const auto config = [&](const std::string& name) {
+      Config c = corpus.with_dev(str(name, ranks));
+      c.training.ema = 0.6;
+      c.optimizer.momentum = 0.5;
+      c.optimizer.lr = 0.3;
+      return c;
+    };
+    const ObservedRun whole = observe(corpus, config("whole"), ranks);
+    const auto validations = validations_of(whole);
+    REQUIRE(validations.size() == 3);
+    // The first, one between, and the one that the training ends with.
+    for (const Json& validation : validations) {
+      const auto step = validation.at("step").get<int64_t>();
+      CAPTURE(ranks, step);
+      const Config c = config(str("cut", step, "-"));
+      // What is asked next, once the update has been seen, is the validation.
+      StopsAfter stopping(step);
+      require_success(
+          train_on(ranks, c, StartFrom::scratch, [&](int rank, Config&, TrainerOptions& o) {
+            if (rank > 0) return;
+            o.observer = &stopping;
+            o.stop = [&] { return stopping.over; };
+          }));
+      const auto saved = newest(c.training.checkpoint_dir);
+      const TrainingState state = read_training_state(open_checkpoint(saved));
+      CHECK((state.step == step && state.validation_pending));
+      CHECK(stored(saved, "") == whole.weights.at(static_cast<size_t>(step)));
+      CHECK(stored(saved, "average") == whole.slot(step, "average"));
+      const ObservedRun run = observe(corpus, c, ranks, StartFrom::checkpoint);
+      CHECK(run.weights == whole.weights);
+      CHECK(run.slot(whole.updates(), "average") == whole.slot(whole.updates(), "average"));
+      CHECK(validations_of(run) == validations);
+      CHECK(best(run.directory) == best(whole.directory));
+    }
+  }
+}
+
 TEST_CASE("a checkpoint without what the optimizer keeps is refused by the name of that") {
   const ColumnCorpus corpus;
   for (const bool shard : {false, true}) {
