@@ -1,6 +1,7 @@
 // Documents of what was read on a page: new ones, and the file that the page is from with other
 // texts.
 #include <regex>
+#include <set>
 
 #include "engine/page/page_file.h"
 #include "engine/page/page_writers.h"
@@ -129,4 +130,25 @@ TEST_CASE("regions of PAGE-XML get the texts of their own lines, whatever is rea
   CHECK(texts_of(made) == Texts{"B", "", "D", "A"});
   CHECK(region_texts(made) == Texts{"B\nD", "A"});
   CHECK(texts_of(to_alto(anew, lines, "test")) == Texts{"B", "", "D", "A"});
+}
+
+TEST_CASE("no two blocks of a new document have one name", "[page]") {
+  const TemporaryFolder folder;
+  // Of the three that need one, two would be called as others are already.
+  const std::string regions = region("block_2", line("a", "")) + "<TextRegion>" + line("b", "") +
+                              "</TextRegion>" + region("r", line("c", "")) +
+                              region("block_2", line("d", "")) + region("block_1", line("e", "")) +
+                              "<TextRegion>" + line("f", "") + "</TextRegion>";
+  PageFile page = opened(folder, page_xml(regions));
+  page.path.clear();
+  const std::vector<ReadLine> lines = readings({"a", "b", "c", "d", "e", "f"});
+  const std::string as_page = to_page_xml(page, lines, "test");
+  const std::string as_alto = to_alto(page, lines, "test");
+  const std::string as_hocr = to_hocr(page, lines, "test");
+  const Texts names = found(as_page, "<TextRegion id=\"([^\"]*)\"");
+  CHECK(names.size() == 6);
+  CHECK(std::set<std::string>(names.begin(), names.end()).size() == 6);
+  CHECK((names.at(0) == "block_2" && names.at(2) == "r" && names.at(4) == "block_1"));
+  CHECK(found(as_alto, "<TextBlock ID=\"([^\"]*)\"") == names);
+  CHECK(found(as_hocr, "class=\"ocr_carea\"[^>]* id=\"([^\"]*)\"") == names);
 }
