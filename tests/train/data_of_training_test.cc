@@ -2,6 +2,8 @@
 // (docs/data.md, docs/training.md).
 #include <random>
 
+#include "engine/data/image/line_shape.h"
+#include "engine/data/line_distortion.h"
 #include "engine/train/model/open_data.h"
 #include "tests/catch.h"
 #include "tests/train/observed_run.h"
@@ -128,6 +130,137 @@ TEST_CASE("each key of features reaches the features") {
   CHECK_FALSE(dithered == plain);
   CHECK(dithered == r.open(c)->load(0, 1).features);
   CHECK_FALSE(dithered == r.open(c)->load(0, 2).features);
+}
+
+namespace {
+
+// A line of strokes, half of them high, that falls slowly over uneven grey.
+class StrokesReader final : public ImageReader {
+ public:
+  ImageInfo info(const FilePart&) const override { return image_.info(); }
+  GreyImage read(const FilePart&) const override { return image_; }
+
+  StrokesReader() {
+    for (int32_t y = 0; y < image_.height; ++y) {
+      for (int32_t x = 0; x < image_.width; ++x) {
+        const int32_t row = y - x / 30, top = x % 24 < 12 ? 8 : 14;
+        const bool is_ink = x % 12 < 4 && row >= top && row < 24;
+        image_.row(y)[x] = static_cast<uint8_t>(is_ink ? 40 + y % 3 : 190 + x % 5);
+      }
+    }
+  }
+
+ private:
+  GreyImage image_{240, 40};
+};
+const StrokesReader strokes;
+
+struct Line {
+  TemporaryFolder folder;
+  std::string manifest = folder.write("data.jsonl", R"({"image_filepath": "a.png", "target": 1})");
+
+  static Config config() {
+    Config c = Recordings::config();
+    c.features.type = FeatureType::image;
+    return c;
+  }
+  std::unique_ptr<ManifestDataset> open(const Config& c, DataUse use = DataUse::training) const {
+    return open_dataset(c, manifest, use, {nullptr, &strokes}, nullptr);
+  }
+  // As the functions of engine/data/image and line_distortion.h make it.
+  static Matrix wanted(const LineConfig& line, const DistortConfig& distort, AugmentKey key) {
+    const GreyImage level = shaped(line, strokes.read({}));
+    const int32_t permille = line_stretch(distort, key);
+    Matrix m = line_features(line, level, line.scaled_width(level.info(), permille));
+    if (distort != DistortConfig()) distort_line(distort, key, m);
+    return m;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("each key of an image's features reaches the line, in training and in use") {
+  const Line l;
+  using Set = std::function<void(FeaturesConfig&, LineConfig&)>;
+  const std::vector<std::pair<const char*, Set>> keys = {
+      {"height", [](auto& f, auto& w) { f.height = w.height = 24; }},
+      {"padding", [](auto& f, auto& w) { f.padding = w.padding = 3; }},
+      {"ink", [](auto& f, auto& w) { f.ink = w.ink = Ink::light; }},
+      {"contrast", [](auto& f, auto& w) { f.contrast = w.contrast = false; }},
+      {"deskew", [](auto& f, auto& w) { f.deskew = w.deskew = true; }},
+      {"centre", [](auto& f, auto& w) { f.centre = w.centre = true; }},
+      {"leftwards", [](auto& f, auto& w) { f.direction = w.direction = LineDirection::leftwards; }},
+      {"downwards",
+       [](auto& f, auto& w) { f.direction = w.direction = LineDirection::downwards; }}};
+  const Matrix plain = l.open(Line::config())->raw_features(0);
+  CHECK(plain == l.wanted({}, {}, {}));
+  for (const auto& [key, set] : keys) {
+    INFO("features." << key);
+    Config c = Line::config();
+    LineConfig wanted;
+    set(c.features, wanted);
+    for (const DataUse use : {DataUse::training, DataUse::evaluation, DataUse::inference})
+      CHECK(l.open(c, use)->load(0, 3).features == l.wanted(wanted, {}, {}));
+    CHECK_FALSE(l.wanted(wanted, {}, {}) == plain);
+  }
+}
+
+TEST_CASE(
+    "each key of distort reaches the line, drawn by seed, epoch and line, in training alone") {
+  const Line l;
+  using Set = std::function<void(DistortSettings&, DistortConfig&)>;
+  const std::vector<std::pair<const char*, Set>> keys = {
+      {"stretch", [](auto& d, auto& w) { d.stretch = 0.25, w.stretch = 0.25f; }},
+      {"slant", [](auto& d, auto& w) { d.slant = w.slant = 20; }},
+      {"rotation", [](auto& d, auto& w) { d.rotation = w.rotation = 3; }},
+      {"size", [](auto& d, auto& w) { d.size = 0.25, w.size = 0.25f; }},
+      {"offset", [](auto& d, auto& w) { d.offset = w.offset = 6; }},
+      {"elastic", [](auto& d, auto& w) { d.elastic = w.elastic = 4; }},
+      {"thickness", [](auto& d, auto& w) { d.thickness = w.thickness = 2; }},
+      {"blur", [](auto& d, auto& w) { d.blur = w.blur = 3; }},
+      {"fade", [](auto& d, auto& w) { d.fade = 0.5, w.fade = 0.5f; }},
+      {"background", [](auto& d, auto& w) { d.background = 0.25, w.background = 0.25f; }},
+      {"show_through", [](auto& d, auto& w) { d.show_through = 0.75, w.show_through = 0.75f; }},
+      {"noise", [](auto& d, auto& w) { d.noise = 0.125, w.noise = 0.125f; }},
+      {"cutouts", [](auto& d, auto& w) { d.cutouts = w.cutouts = 2; }},
+      {"cutout_size",
+       [](auto& d, auto& w) {
+         d.cutouts = w.cutouts = 2;
+         d.cutout_size = w.cutout_size = 30;
+       }},
+      {"probability", [](auto& d, auto& w) {
+         d.offset = w.offset = 6;
+         d.probability = 0.25, w.probability = 0.25f;
+       }}};
+  const Matrix plain = l.open(Line::config())->raw_features(0);
+  std::set<std::set<std::vector<float>>> all;
+  for (const auto& [key, set] : keys) {
+    INFO("distort." << key);
+    Config c = Line::config();
+    DistortConfig wanted;
+    c.distort.probability = wanted.probability = 1;
+    set(c.distort, wanted);
+    const auto data = l.open(c);
+    c.training.seed = 7;
+    const auto other_seed = l.open(c);
+    int same = 0;
+    std::set<std::vector<float>> drawn;
+    constexpr int epochs = 24;
+    for (uint64_t epoch = 0; epoch < epochs; ++epoch) {
+      const Matrix m = data->load(0, epoch).features;
+      CHECK(m == l.wanted({}, wanted, {1, epoch, data->key(0)}));
+      CHECK(other_seed->load(0, epoch).features == l.wanted({}, wanted, {7, epoch, data->key(0)}));
+      CHECK(m.frames == data->frames(0, epoch));
+      same += m == plain;
+      drawn.insert(m.data);
+    }
+    // Strengths differ from epoch to epoch, and no key does what another one does.
+    CHECK(drawn.size() > (wanted.probability == 1 ? 20 : 2));
+    CHECK((wanted.probability == 1 ? same <= 1 : same > 10 && same < epochs));
+    CHECK(all.insert(std::move(drawn)).second);
+    for (const DataUse use : {DataUse::evaluation, DataUse::inference})
+      CHECK(l.open(c, use)->load(0, 1).features == plain);
+  }
 }
 
 TEST_CASE("cmvn: none, of each utterance, or of the training set") {
