@@ -283,6 +283,11 @@ TEST_CASE("a baseline without an outline has what its neighbours leave", "[page]
                                {500, 82, 400, 40},
                                {500, 122, 400, 40},
                                {10, 358, 390, 60}});
+  // One that has nothing above it or below has what is usual on the page, not what its length says.
+  CHECK(bounds(lines + line_on("920,300 990,300")).back() ==
+        std::vector<int32_t>{920, 272, 70, 40});
+  CHECK(bounds(line_on("10,100 400,100") + line_on("500,110 900,110")) ==
+        Boxes{{10, 86, 390, 20}, {500, 96, 400, 20}});
   // An outline that is only the baseline's box, as of programs that have no better.
   const std::string flat = "<Coords points=\"10,100 400,100 400,101 10,101\"/>";
   CHECK(bounds(line_on("10,100 400,100", flat) + line_on("10,140 400,140")) ==

@@ -3,6 +3,7 @@
 #include <regex>
 #include <set>
 
+#include "engine/data/image/orientation.h"
 #include "engine/page/page_file.h"
 #include "engine/page/page_writers.h"
 #include "engine/text/unicode.h"
@@ -59,6 +60,29 @@ Texts found(const std::string& document, const std::string& pattern) {
 // Of regions: those of lines have a confidence.
 Texts region_texts(const std::string& document) {
   return found(document, "<TextEquiv>\\s*<Unicode>([^<]*)</Unicode>");
+}
+
+// HPOS, VPOS, WIDTH and HEIGHT of each of these elements.
+Texts boxes_of(const std::string& document, const std::string& element) {
+  Texts all;
+  const std::regex regex("<" + element +
+                         "(?: ID=\"[^\"]*\")? HPOS=\"([^\"]*)\" VPOS=\"([^\"]*)\" "
+                         "WIDTH=\"([^\"]*)\" HEIGHT=\"([^\"]*)\"");
+  for (std::sregex_iterator at(document.begin(), document.end(), regex), end; at != end; ++at)
+    all.push_back(at->format("$1 $2 $3 $4"));
+  return all;
+}
+
+// Bounds of what has this class in hOCR.
+Texts bounds_of(const std::string& document, const std::string& css) {
+  return found(document, "class=\"" + css + "\" title=\"(?:x_)?bbox(?:es)? ([0-9 ]+)");
+}
+
+// Each label seen for two pixels from its place on.
+ReadLine seen(const std::vector<std::pair<std::string, double>>& places, double first, double end) {
+  std::vector<SeenLabel> labels;
+  for (const auto& [text, at] : places) labels.push_back({text, at, at + 2, 0.5});
+  return arrange(labels, first, end);
 }
 
 std::string box_of(int row) {
@@ -151,4 +175,139 @@ TEST_CASE("no two blocks of a new document have one name", "[page]") {
   CHECK((names.at(0) == "block_2" && names.at(2) == "r" && names.at(4) == "block_1"));
   CHECK(found(as_alto, "<TextBlock ID=\"([^\"]*)\"") == names);
   CHECK(found(as_hocr, "class=\"ocr_carea\"[^>]* id=\"([^\"]*)\"") == names);
+}
+
+TEST_CASE("words and characters lie where they were seen, whichever way a line is written",
+          "[page]") {
+  const TemporaryFolder folder;
+  const PageFile page =
+      opened(folder, page_xml(region("r", line("right", "", "20,40 120,40 120,80 20,80") +
+                                              line("left", "", "20,80 120,80 120,120 20,120") +
+                                              line("down", "", "150,30 190,30 190,130 150,130"))));
+  std::vector<ReadLine> lines = {seen({{"a", 30}, {"b", 50}, {" ", 70}, {"c", 90}}, 20, 120),
+                                 seen({{"a", 90}, {"b", 70}, {" ", 50}, {"c", 30}}, 20, 120),
+                                 seen({{"a", 40}, {"b", 60}, {" ", 80}, {"c", 100}}, 30, 130)};
+  lines[2].downwards = true;
+  const std::string alto = to_alto(page, lines, "test");
+  CHECK(boxes_of(alto, "TextLine") == Texts{"20 40 100 40", "20 80 100 40", "150 30 40 100"});
+  CHECK(boxes_of(alto, "String") == Texts{"21 40 40 40", "81 40 20 40", "61 80 40 40",
+                                          "21 80 20 40", "150 31 40 40", "150 91 40 20"});
+  CHECK(boxes_of(alto, "Glyph") == Texts{"21 40 20 40", "41 40 20 40", "81 40 20 40", "81 80 20 40",
+                                         "61 80 20 40", "21 80 20 40", "150 31 40 20",
+                                         "150 51 40 20", "150 91 40 20"});
+  CHECK(boxes_of(alto, "TextBlock") == Texts{"20 30 170 100"});
+  const std::string hocr = to_hocr(page, lines, "test");
+  CHECK(bounds_of(hocr, "ocr_line") == Texts{"20 40 120 80", "20 80 120 120", "150 30 190 130"});
+  CHECK(bounds_of(hocr, "ocrx_word") == Texts{"21 40 61 80", "81 40 101 80", "61 80 101 120",
+                                              "21 80 41 120", "150 31 190 71", "150 91 190 111"});
+  CHECK(bounds_of(hocr, "ocrx_cinfo").at(3) == "81 80 101 120");
+  CHECK(bounds_of(hocr, "ocr_carea") == Texts{"20 30 190 130"});
+}
+
+TEST_CASE("boxes in ALTO are in the units of its file, across and down", "[page]") {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("a.xml", alto("<TextLine HPOS='100' VPOS='300' WIDTH='500' HEIGHT='200'/>",
+                                 "WIDTH='1000' HEIGHT='1000'", "mm10"));
+  PageFile page = parse_page(data::read_regular_file(path), path);
+  set_regions(page, {2000, 2030});
+  const ReadLine line = seen({{"a", 300}, {"b", 900}}, 200, 1200);
+  REQUIRE(page.lines.at(0).region == ImageRegion::of_box({200, 609, 1000, 406}));
+  // From 200 to 601 and from there to 1200, of 2 and of 2.03 pixels to the unit.
+  CHECK(boxes_of(to_alto(page, std::span(&line, 1), "test"), "Glyph") ==
+        Texts{"100 300 200.5 200", "300.5 300 299.5 200"});
+  // In a new document they are pixels.
+  page.format = PageFormat::page;
+  const std::string anew = to_alto(page, std::span(&line, 1), "test");
+  CHECK(boxes_of(anew, "String") == Texts{"200 609 1000 406"});
+  CHECK(found(anew, "<MeasurementUnit>(.*)<") == Texts{"pixel"});
+}
+
+TEST_CASE("what is read on an image that is turned is written where its file has the line",
+          "[page]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(
+      "a.xml",
+      alto("<TextLine HPOS='10' VPOS='50' WIDTH='40' HEIGHT='100'/>", "WIDTH='160' HEIGHT='440'"));
+  for (const Orientation turn : {Orientation::left_top, Orientation::right_top,
+                                 Orientation::right_bottom, Orientation::left_bottom}) {
+    INFO(static_cast<int>(turn));
+    PageFile page = parse_page(data::read_regular_file(path), path);
+    ImageInfo image{220, 80};
+    image.orientation = turn;
+    set_regions(page, image);
+    page.image = "p.jpg";
+    REQUIRE(page.is_as_stored);
+    const ImageBox box = page.lines.at(0).region.bounds();
+    CHECK((box.width == 50 && box.height == 20));
+    const ReadLine line = seen({{"a", box.left + 7}}, box.left, box.left + box.width);
+    CHECK(boxes_of(to_alto(page, std::span(&line, 1), "test"), "String") == Texts{"10 50 40 100"});
+  }
+}
+
+TEST_CASE("outlines, baselines and blocks of new documents stay on their page", "[page]") {
+  // Higher than wide, and wider than high.
+  for (const ImageInfo size : {ImageInfo{100, 200}, ImageInfo{200, 100}}) {
+    const int w = size.width, h = size.height;
+    INFO(w << " x " << h);
+    const std::string lines =
+        "<TextLine><Coords points=\"" + str("-5,-7 ", w + 9, ",-7 ", w + 9, ",40 -5,30") +
+        "\"/><Baseline points=\"" + str("-5,28 ", w + 9, ",38") + "\"/></TextLine>" +
+        line("b", "", str("10,", h - 30, " 60,", h - 30, " 60,", h + 20, " 10,", h + 20)) +
+        line("no", "", "0,0 9") + line("beyond", "", str(w, ",0 ", w + 9, ",0 ", w + 9, ",9"));
+    PageFile page = parse_page(page_xml(region("r", lines)), "");
+    set_regions(page, size);
+    page.image = "p.png";
+    REQUIRE(page.lines.size() == 4);
+    CHECK_FALSE(page.lines[3].problem.empty());
+    const std::vector<ReadLine> read = readings({"a", "b", "", ""});
+    const std::string document = to_page_xml(page, read, "test");
+    CHECK(found(document, "<Coords points=\"([^\"]*)\"") ==
+          Texts{str("0,0 ", w, ",0 ", w, ",", h, " 0,", h), str("0,0 ", w, ",0 ", w, ",40 0,30"),
+                str("10,", h - 30, " 60,", h - 30, " 60,", h, " 10,", h)});
+    CHECK(found(document, "<Baseline points=\"([^\"]*)\"") == Texts{str("0,28 ", w, ",38")});
+    const std::string alto = to_alto(page, read, "test");
+    CHECK(boxes_of(alto, "TextBlock") == Texts{str("0 0 ", w, " ", h)});
+    CHECK(boxes_of(alto, "TextLine") == Texts{str("0 0 ", w, " 40"), str("10 ", h - 30, " 50 30")});
+    CHECK(found(alto, "BASELINE=\"([^\"]*)\"") == Texts{str("-5,28 ", w + 9, ",38")});
+    CHECK(found(alto, "<Page ID=\"rondo_page\" PHYSICAL_IMG_NR=\"1\" (WIDTH=[^>]*)>") ==
+          Texts{str("WIDTH=\"", w, "\" HEIGHT=\"", h, "\"")});
+  }
+}
+
+TEST_CASE("how sure the model is, of characters, words and lines", "[page]") {
+  const TemporaryFolder folder;
+  const std::string xml = alto("<TextLine " + box_of(0) + "/>");
+  const std::vector<SeenLabel> labels = {
+      {"<", 10, 12, 0.25}, {"\x01", 30, 32, 0.5}, {" ", 50, 52, 1}, {"&", 70, 72, 1.0 / 3}};
+  const ReadLine line = arrange(labels, 0, 200);
+  for (const char* version : {"ns-v2", "ns-v3", "ns-v4"}) {
+    INFO(version);
+    const PageFile page = opened(folder, std::regex_replace(xml, std::regex("ns-v3"), version));
+    const std::string document = to_alto(page, std::span(&line, 1), "test");
+    CHECK(found(document, "<String [^>]*WC=\"([^\"]*)\"") == Texts{"0.375", "0.3333"});
+    const bool has_glyphs = version != std::string("ns-v2");
+    CHECK(found(document, "<Glyph [^>]*GC=\"([^\"]*)\"") ==
+          (has_glyphs ? Texts{"0.25", "0.5", "0.3333"} : Texts{}));
+    // What XML cannot hold, and what it holds in other words.
+    CHECK(found(document, "<String [^>]*CONTENT=\"([^\"]*)\"") == Texts{"&lt;\ufffd", "&amp;"});
+    const std::string as_page = to_page_xml(page, std::span(&line, 1), "test");
+    CHECK(found(as_page, "conf=\"([^\"]*)\"") == Texts{"0.5208"});
+    CHECK(texts_of(as_page) == Texts{"<\ufffd &"});
+    const std::string hocr = to_hocr(page, std::span(&line, 1), "test");
+    CHECK(found(hocr, "x_wconf ([0-9]+)\"") == Texts{"38", "33"});
+    CHECK(found(hocr, "x_confs ([0-9.]+)\"") == Texts{"25", "50", "33.33"});
+  }
+}
+
+TEST_CASE("a file that has changed since it was read is not filled in", "[page]") {
+  const TemporaryFolder folder;
+  const std::vector<ReadLine> lines = readings({"a"});
+  const PageFile in_page = opened(folder, page_xml(region("r", line("a", ""))));
+  folder.write("a.xml", page_xml(region("r", line("a", "") + line("b", ""))));
+  CHECK_THROWS_WITH(to_page_xml(in_page, lines, "test"),
+                    Contains("a.xml: has changed since it was read: now 2 lines, 1 before"));
+  const PageFile in_alto = opened(folder, alto("<TextLine " + box_of(0) + "/>"));
+  folder.write("a.xml", alto(""));
+  CHECK_THROWS_WITH(to_alto(in_alto, lines, "test"), Contains("now 0 lines, 1 before"));
 }
