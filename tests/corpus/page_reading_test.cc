@@ -221,6 +221,15 @@ TEST_CASE("stripes along baselines at the odd places of a page", "[page]") {
     CHECK(std::abs(slanting[i].x - wanted[i].x) <= 1);
     CHECK(std::abs(slanting[i].y - wanted[i].y) <= 1);
   }
+  // Lines that are not alongside each other: from the middle of the first, (300, 350), the second
+  // is 312.5 away across it, from the place behind that 237.5, which is the median of three.
+  const Points rising = corners_of({"100,500 500,200", "0,100 600,100"})[0];
+  REQUIRE(rising.size() == 4);
+  const Points expected = {{0, 367}, {400, 67}, {543, 257}, {143, 557}};
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(std::abs(rising[i].x - expected[i].x) <= 1);
+    CHECK(std::abs(rising[i].y - expected[i].y) <= 1);
+  }
   // One line of a single point on the page says nothing, and nothing to its neighbours.
   CHECK(corners_of({"10,100 400,100", "50,120", "10,140 400,140"})[0] == level(10, 400, 100));
 }

@@ -214,6 +214,13 @@ TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {
   CHECK_THROWS_WITH(
       open("0.xml", alto(in_units, "WIDTH='22' HEIGHT='9'", "mm10")),
       Contains("0.xml: its page is 22 x 9, its image '") && Contains("220 x 80 pixels"));
+  // Of several pictures the first is read, and the page says so.
+  const std::string picture = "P5 220 80 255\n" + std::string(220 * 80, 'x');
+  folder.write("one.pgm", picture);
+  folder.write("two.pgm", picture + picture);
+  CHECK(open("0.xml", page_xml(one, "imageFilename=\"one.pgm\"")).warning.empty());
+  CHECK_THAT(open("0.xml", page_xml(one, "imageFilename=\"two.pgm\"")).warning,
+             Contains("two.pgm: holds 2 pictures, of which the first is read"));
   folder.write("bad.png", "\x89PNG\r\n");
   CHECK_THROWS_WITH(open("bad.xml", page_xml(one, "imageFilename=\"bad.png\"")),
                     Contains("bad.png: "));
@@ -302,6 +309,28 @@ TEST_CASE("a baseline without an outline has what its neighbours leave", "[page]
     CHECK(bounds(line_on(begins + "410,100")) == Boxes{{10, 86, 400, 20}});
     CHECK(bounds(line_on(ends)) == Boxes{{10, 86, 400, 20}});
   }
+  // A short one far down the page is level all the same, and keeps an outline of its own.
+  const std::string high = "<Coords points=\"600,760 690,760 690,810 600,810\"/>";
+  CHECK(bounds(line_on("600,800 690,800", high)) == Boxes{{600, 760, 90, 50}});
+  CHECK(bounds(line_on("600,800 690,800", "<Coords points=\"590,800 700,800 700,801\"/>")) ==
+        Boxes{{600, 794, 90, 8}});
+  // Many of these in three columns, neither from top to bottom nor from left to right: each has its
+  // own column's next one above or below.
+  std::string many;
+  for (int i = 0; i < 72; ++i) {
+    const int n = i * 29 % 72, column = n % 3, row = n / 3;
+    const int left = 20 + 320 * column + row * 11 % 24 * 4, y = 100 + 30 * row + column;
+    many += line_on(str(left, ",", y, " ", left + 200, ",", y));
+  }
+  for (const std::vector<int32_t>& box : bounds(many)) CHECK(box[3] == 30);
+  // Seven lines of other columns stand between the two of one, and what is usual is further apart.
+  std::string between;
+  for (int i = 0; i < 9; ++i)
+    between +=
+        line_on(str(100 * (i % 8), ",", 100 + 5 * i, " ", 100 * (i % 8) + 80, ",", 100 + 5 * i));
+  for (int i = 0; i < 4; ++i) between += line_on(str("820,", 500 + 60 * i, " 990,", 500 + 60 * i));
+  const Boxes apart = bounds(between);
+  CHECK((apart[0][3] == 40 && apart[8][3] == 40 && apart[1][3] == 60 && apart[12][3] == 60));
   // Lines that go up the page have their letters on the left.
   const PageFile upwards = [&] {
     PageFile page = parse_page(

@@ -152,8 +152,17 @@ TEST_CASE("regions of PAGE-XML get the texts of their own lines, whatever is rea
   const std::string made = to_page_xml(anew, lines, "test");
   CHECK(found(made, "<TextRegion id=\"([^\"]*)\"") == Texts{"r2", "r1"});
   CHECK(texts_of(made) == Texts{"B", "", "D", "A"});
+  CHECK_THAT(made, Contains("<PcGts xmlns=\"http://schema.primaresearch.org/PAGE/gts/pagecontent/"
+                            "2019-07-15\">") &&
+                       Contains("<Creator>test</Creator>") &&
+                       Contains("imageFilename=\"p.png\" imageWidth=\"220\" imageHeight=\"160\""));
   CHECK(region_texts(made) == Texts{"B\nD", "A"});
-  CHECK(texts_of(to_alto(anew, lines, "test")) == Texts{"B", "", "D", "A"});
+  const std::string alto = to_alto(anew, lines, "test");
+  CHECK(texts_of(alto) == Texts{"B", "", "D", "A"});
+  CHECK_THAT(alto, Contains("<alto xmlns=\"http://www.loc.gov/standards/alto/ns-v4#\" "
+                            "SCHEMAVERSION=\"4.4\">") &&
+                       Contains("<fileName>p.png</fileName>") &&
+                       Contains("<softwareName>test</softwareName>"));
 }
 
 TEST_CASE("no two blocks of a new document have one name", "[page]") {
@@ -202,6 +211,17 @@ TEST_CASE("words and characters lie where they were seen, whichever way a line i
                                               "21 80 41 120", "150 31 190 71", "150 91 190 111"});
   CHECK(bounds_of(hocr, "ocrx_cinfo").at(3) == "81 80 101 120");
   CHECK(bounds_of(hocr, "ocr_carea") == Texts{"20 30 190 130"});
+  // What was seen in one place with others has a pixel of its own.
+  for (ReadLine& l : lines) {
+    const double first = l.downwards ? 30 : 20;
+    l = seen({{"a", 50}, {"b", 50}, {"c", 50}}, first, first + 100);
+  }
+  lines[2].downwards = true;
+  const std::string same = to_alto(page, lines, "test");
+  const Texts once = {"51 40 1 40", "51 80 1 40", "150 51 40 1"};
+  Texts all;
+  for (const std::string& box : once) all.insert(all.end(), 3, box);
+  CHECK(boxes_of(same, "Glyph") == all);
 }
 
 TEST_CASE("boxes in ALTO are in the units of its file, across and down", "[page]") {
