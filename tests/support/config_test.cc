@@ -319,6 +319,8 @@ TEST_CASE("the resolved config round-trips through TOML", "[config]") {
       with({"optimizer.lr=0.1", "augment.speed=[0.9,1,1.1]", "training.ema=0.9999", "data=o\\u",
             "task=regress", "training.seed=9223372036854775807", "schedule.final_factor=1e-300"});
   c.data.alphabet = "a\"\\\n\t\x01\x7f é\xf0\x9f\x98\x80";
+  apply_overrides(c, Strings{R"(text.replace=["a=b", "\"=\\", "c="])", "text.locale=tr"});
+  REQUIRE(c.text.replace.size() == 3);
   CHECK(parse_config(to_toml(c), "resolved") == c);
   CHECK(parse_config(to_toml(Config{}), "resolved") == Config{});
 
