@@ -55,10 +55,7 @@ class StandIn {
   const fs::path directory_;
 };
 
-const std::string mp4(
-    "\0\0\0\x20"
-    "ftypM4A and what a phone has recorded",
-    45);
+const std::string mp4 = std::string(3, '\0') + "\x20" + "ftypM4A and what a phone has recorded";
 
 void fails(const std::string& name, const std::string& why) {
   try {
