@@ -2,9 +2,6 @@
 // (docs/training.md, Continuing).
 
 #include "engine/train/state/run_schedule.h"
-
-#include <atomic>
-
 #include "tests/catch.h"
 #include "tests/train/observed_run.h"
 
@@ -174,7 +171,7 @@ struct Warnings final : TrainingObserver {
 // Has seen so many updates.
 struct StopsAfter final : TrainingObserver {
   explicit StopsAfter(int64_t last) : last_(last) {}
-  std::atomic<bool> over = false;  // who asks may be a thread of the trainer's
+  bool over = false;
   void stepped(const Step& step) override { over = step.step >= last_; }
 
  private:
@@ -216,7 +213,7 @@ TEST_CASE("a run that is stopped within a validation goes on as if it had not be
           train_on(ranks, c, StartFrom::scratch, [&](int rank, Config&, TrainerOptions& o) {
             if (rank > 0) return;
             o.observer = &stopping;
-            o.stop = [&] { return stopping.over.load(); };
+            o.stop = [&] { return stopping.over; };
           }));
       const auto saved = newest(c.training.checkpoint_dir);
       const TrainingState state = read_training_state(open_checkpoint(saved));
@@ -306,7 +303,7 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
   TrainerOptions o;
   o.start = StartFrom::checkpoint;
   o.observer = &stopping;
-  o.stop = [&] { return stopping.over.load(); };
+  o.stop = [&] { return stopping.over; };
   train(cut, o);
   CHECK(rate_warnings(cut) == "");
   CHECK(rates_of(cut) == rates_of(kept));
