@@ -338,6 +338,7 @@ int run_train(const TrainOptions& given) {
     heed_stops();
     return stop_requested();
   };
+  t.stop_pending = stop_requested;
   t.files_read = {config_file_of(o.words), o.replacements};
   auto place = find_place([](const char* name) { return std::getenv(name); });
   const bool speaks = !place || place->rank == 0;

@@ -62,7 +62,7 @@ class Trainer {
     strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size()}, s_);
     sync_ = strategy_.sync.get();
     model_ = strategy_.model.get();
-    if (options_.stop && ranks_.size() > 1 && !sync_->independent()) watch_stops();
+    if (options_.stop_pending && ranks_.size() > 1 && !sync_->independent()) watch_stops();
     keeper_ = std::make_unique<RunKeeper>(setup, config_, options_, store_.get(), s_, *model_,
                                           *sync_, *report_);
     results_ = std::make_unique<ResultsInFlight>(config_, s_, *sync_, *model_, *report_);
@@ -105,7 +105,7 @@ class Trainer {
  private:
   // Where ranks wait for each other with each update.
   void watch_stops() {
-    stop_patience_ = std::make_unique<StopPatience>(options_.stop, [this](auto waited) {
+    stop_patience_ = std::make_unique<StopPatience>(options_.stop_pending, [this](auto waited) {
       const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited).count();
       const std::string why =
           str("was told to stop, and the others have not come for ", seconds, " s");

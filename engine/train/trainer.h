@@ -85,10 +85,12 @@ struct TrainerOptions {
   TrainingObserver* observer = nullptr;  // borrowed; nullptr: none
   // Asked between updates, and between the batches of a validation: true saves and returns. Empty:
   // the run ends by itself. With a std::stop_token: [token] { return token.stop_requested(); }.
-  // Any rank may say so, and all stop. With a group it is also asked from a thread of the
-  // trainer's, during updates and validations: who was told to stop gives up others that hang
-  // (CommError).
+  // Any rank may say so, and all stop.
   std::function<bool()> stop = {};
+  // Whether a stop was asked for; called from a thread of the trainer's while this rank waits for
+  // others, and must not throw. After a stop it gives up those that hang (CommError). Empty: it
+  // waits for them until parallel.timeout_seconds.
+  std::function<bool()> stop_pending = {};
   ProcessGroup* group = nullptr;   // borrowed; nullptr: a single rank
   Transport* transport = nullptr;  // borrowed; that of the group, where there is one
   std::string timeline;            // of the last update, as SVG; empty: none
