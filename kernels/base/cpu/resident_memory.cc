@@ -1,5 +1,7 @@
 #include "kernels/base/cpu/resident_memory.h"
 
+#include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <string>
 
@@ -15,6 +17,11 @@ ResidentMemory resident_memory() {
     const size_t bytes = std::stoull(line.substr(colon + 1)) * 1024;  // "   1234 kB"
     (name == "VmRSS" ? memory.bytes : memory.peak) = bytes;
   }
+  // The system counts roughly, and its peak may lie below what it said before.
+  static std::atomic<size_t> most{0};
+  memory.peak = std::max({memory.peak, memory.bytes, most.load()});
+  size_t before = most;
+  while (before < memory.peak && !most.compare_exchange_weak(before, memory.peak)) continue;
   return memory;
 }
 
