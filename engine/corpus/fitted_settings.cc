@@ -77,9 +77,11 @@ std::string amount(double seconds) {
   return text;
 }
 
-std::string course_text(const Course& c, const std::string& data, const char* training) {
+std::string course_text(const Course& c, const char* rate, const std::string& data,
+                        const char* training) {
   return str("\n[data]\nbatch_frames = ", c.batch_frames, "\n", data,
-             "\n[optimizer]\ntype = \"adamw\"\nlr = 4e-3\nweight_decay = 0.01\n\n[schedule]\ntype "
+             "\n[optimizer]\ntype = \"adamw\"\nlr = ", rate,
+             "\nweight_decay = 0.01\n\n[schedule]\ntype "
              "= \"cosine\"\nwarmup_steps = ",
              c.warmup, "\n\n[training]\nepochs = ", c.epochs, "\nclip = 5\n", training);
 }
@@ -87,6 +89,7 @@ std::string course_text(const Course& c, const std::string& data, const char* tr
 std::string for_sound(const TrainingFacts& f) {
   const double seconds = std::accumulate(f.lengths.begin(), f.lengths.end(), 0.0);
   const double usual = seconds / static_cast<double>(f.lengths.size());
+  const bool much = seconds >= 3600;
   const int subsample = subsample_for(f);
   const int64_t unfit = count_unfit(f, subsample);
   const Course course = course_for(seconds * frames_per_second, {2400, 90, 800, 8000, 12, 60});
@@ -98,11 +101,11 @@ std::string for_sound(const TrainingFacts& f) {
     text += str("type = \"log_mel\"\nrate = ", low ? f.rate : 16000,
                 low ? "  # as most recordings have it" : "", "\nbins = 40\n");
   }
-  text += str("cmvn = \"utterance\"\n\n[model]\nhidden = ", hidden_for(seconds / 3600), "  # for ",
-              amount(seconds),
-              "\nlayers = 2\nbidirectional = true\ndropout = 0.15\nsubsample = ", subsample,
-              "  # so many frames of 10 ms become one",
-              subsample < 3 ? "; more would be too few for these texts" : "", "\n");
+  text +=
+      str("cmvn = \"utterance\"\n\n[model]\nhidden = ", hidden_for(seconds / 3600), "  # for ",
+          amount(seconds), "\nlayers = 2\nbidirectional = true\ndropout = ", much ? "0.2" : "0.15",
+          "\nsubsample = ", subsample, "  # so many frames of 10 ms become one",
+          subsample < 3 ? "; more would be too few for these texts" : "", "\n");
   std::string skip;
   if (unfit > 0)
     skip = str("text_too_long = \"skip\"  # ", unfit, unfit == 1 ? " is" : " are",
@@ -110,9 +113,9 @@ std::string for_sound(const TrainingFacts& f) {
   const int mask = usual < 1 ? 4 : 12;
   text += str(
       "\n[augment]\nspec_augment = true\nfrequency_masks = 2\nfrequency_width = 6\ntime_masks = ",
-      usual < 4 ? 1 : 2, "\ntime_width = ", mask, "\n",
+      usual < 4 && !much ? 1 : 2, "\ntime_width = ", mask, "\n",
       f.kind == InputKind::features ? "" : "speed = [0.9, 1.0, 1.1]\n");
-  return text + course_text(course, skip, "");
+  return text + course_text(course, much ? "3e-3" : "4e-3", skip, "");
 }
 
 std::string for_lines(const TrainingFacts& f) {
@@ -135,7 +138,7 @@ std::string for_lines(const TrainingFacts& f) {
              "0.1\noffset = 2\n"
              "elastic = 2\nthickness = 0.5\nblur = 0.8\nfade = 0.3\nnoise = 0.1\ncutouts = "
              "3\ncutout_size = 10\n") +
-         course_text(course, "", "dtype = \"bf16\"\n");
+         course_text(course, "4e-3", "", "dtype = \"bf16\"\n");
 }
 
 // What is done to texts is kept with the model, and done to all that it is compared with. Only what

@@ -61,6 +61,12 @@ TEST_CASE("fitted settings give every set some thousand updates", "[fitted]") {
   }
   CHECK(number(fitted_settings(facts(150, 2, "a")), "hidden") <
         number(fitted_settings(facts(5400, 2, "a")), "hidden"));
+  // From an hour on more is masked and dropped, and the rate is lower.
+  const std::string little = fitted_settings(facts(1790, 2, "a")),
+                    much = fitted_settings(facts(1800, 2, "a"));
+  CHECK((number(little, "dropout") == 0.15 && number(much, "dropout") == 0.2));
+  CHECK((number(little, "lr") == 4e-3 && number(much, "lr") == 3e-3));
+  CHECK((number(little, "time_masks") == 1 && number(much, "time_masks") == 2));
 }
 
 TEST_CASE("fitted settings say what the data are", "[fitted]") {
