@@ -307,6 +307,7 @@ std::string ManifestEntry::name() const {
   if (offset > 0) std::snprintf(seconds, sizeof seconds, ":%.6g", offset);
   std::string place = file().is_whole() ? "" : str(":", first_byte);
   if (!region.is_whole()) place += str(":", region.bounds().left, ",", region.bounds().top);
+  if (channel) place += str(":channel", *channel);
   return str(path_as_written, place, features_key.empty() ? "" : ":", features_key, seconds);
 }
 

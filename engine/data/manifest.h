@@ -77,7 +77,8 @@ struct ManifestEntry {
   // The part of the recording that it is.
   AudioSegment segment() const;
   // What it is called where results are shown: its "id", if that is a string, else the path as
-  // written, with the first byte, the region's corner, the features' key and the offset behind it.
+  // written, with the first byte, the region's corner, the channel, the features' key and the
+  // offset behind it.
   std::string name() const;
 
   // Tells utterances apart in augmentation and dropout: a hash of the path as written, the first

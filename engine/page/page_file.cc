@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <pugixml.hpp>
+#include <set>
 
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
@@ -96,6 +97,18 @@ std::string find_image(const PageFile& page) {
              ", and none called like the page is; looked in its folder and the one above");
 }
 
+// Lines without a name get one by their number, which no other line has.
+void name_lines(std::vector<PageLine>& lines) {
+  std::set<std::string> taken;
+  for (const PageLine& line : lines) taken.insert(line.id);
+  for (PageLine& line : lines) {
+    if (!line.id.empty()) continue;
+    line.id = str("line_", line.number + 1);
+    for (int again = 2; !taken.insert(line.id).second; ++again)
+      line.id = str("line_", line.number + 1, "_", again);
+  }
+}
+
 }  // namespace
 
 bool is_page_file(const std::string& path) {
@@ -133,9 +146,7 @@ PageFile parse_page(std::string_view xml, const std::string& path) {
     fail_input(path, ": ", e.what());
   }
   if (!(page.width > 0 && page.height > 0)) page.width = page.height = 0;
-  for (PageLine& line : page.lines) {
-    if (line.id.empty()) line.id = str("line_", line.number + 1);
-  }
+  name_lines(page.lines);
   return page;
 }
 

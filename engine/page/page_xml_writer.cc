@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <map>
 #include <pugixml.hpp>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ void set_text(pugi::xml_node node, const std::string& text, double confidence) {
       .set(page::xml_text(text).c_str());
 }
 
+void add_line(std::string& text, const std::string& line) {
+  if (!line.empty()) text += (text.empty() ? "" : "\n") + line;
+}
+
 std::string now() {
   const std::time_t time = std::time(nullptr);
   std::tm utc{};
@@ -64,14 +69,19 @@ std::string filled_in(const PageFile& page, std::span<const ReadLine> lines) {
     remove_children(node, "TextEquiv");
     if (page.lines[i].problem.empty()) set_text(node, lines[i].text, lines[i].confidence);
   }
-  for (size_t first = 0, end = 0; first < nodes.size(); first = end) {
-    std::string text;
-    for (; end < nodes.size() && nodes[end].parent() == nodes[first].parent(); ++end) {
-      if (!texts[end].empty()) text += (text.empty() ? "" : "\n") + texts[end];
-    }
-    if (page::is_named(nodes[first].parent(), "TextRegion"))
-      set_text(nodes[first].parent(), text, -1);
+  // A region's text is that of its own lines, between which others may lie that are of regions
+  // within it. One without lines of its own has none.
+  const auto is_region = [](pugi::xml_node node) { return page::is_named(node, "TextRegion"); };
+  std::map<pugi::xml_node, std::string> regions;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const pugi::xml_node parent = nodes[i].parent();
+    if (is_region(parent)) add_line(regions[parent], texts[i]);
   }
+  for (const pugi::xml_node& node : nodes) {
+    for (pugi::xml_node p = node.parent(); p; p = p.parent())
+      if (is_region(p) && !regions.contains(p)) remove_children(p, "TextEquiv");
+  }
+  for (const auto& [region, text] : regions) set_text(region, text, -1);
   return page::document_text(document, true);
 }
 
@@ -120,7 +130,7 @@ std::string to_page_xml(const PageFile& page, std::span<const ReadLine> lines,
       page::set(line, "id", page.lines[i].id);
       add_place(line, page.lines[i].region, page);
       set_text(line, lines[i].text, lines[i].confidence);
-      if (!lines[i].text.empty()) text += (text.empty() ? "" : "\n") + lines[i].text;
+      add_line(text, lines[i].text);
     }
     set_text(region, text, -1);
   }

@@ -144,6 +144,9 @@ class Trainer {
     const bool keeps = !apart || ranks_.first();
     bool done = finished();
     const bool at_all = !done;
+    if (!stopped_ && !at_all)
+      report_->message(str("nothing is left to do: the run has come to the end that ", over_by(),
+                           " sets; a larger value goes on"));
     while (!done) {
       const bool epoch_ends = update(batches);
       done = finished();
@@ -439,10 +442,13 @@ class Trainer {
     return stopped_ || is_over();
   }
   // Without anybody asking to stop.
-  bool is_over() const {
-    const TrainingConfig& t = config_.training;
-    return static_cast<int64_t>(s_.state.epoch) >= t.epochs || steps_are_done(s_.state.step) ||
-           votes_[vote_end] > 0 || !progresses();
+  bool is_over() const { return over_by() != nullptr; }
+  // The setting that ended it; null while it goes on.
+  const char* over_by() const {
+    if (static_cast<int64_t>(s_.state.epoch) >= config_.training.epochs) return "training.epochs";
+    if (steps_are_done(s_.state.step)) return "training.max_steps";
+    if (!progresses()) return "training.patience";
+    return votes_[vote_end] > 0 ? "training.max_seconds" : nullptr;
   }
   bool progresses() const {
     const int patience = config_.training.patience;

@@ -96,7 +96,7 @@ def test_kill_at_random_moments():
         run(*words("--resume-or-start"), cwd=parts)
         check_same(whole, parts / "run")
         # A finished run has nothing left to do, and says so.
-        run(*words("--resume"), cwd=parts)
+        run(*words("--resume"), cwd=parts, says="nothing is left to do: the run has come to the end that training.epochs sets")
         check_same(whole, parts / "run")
 
 

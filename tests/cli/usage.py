@@ -160,6 +160,9 @@ def test_what_was_probably_meant():
         feature_corpus(root, "ctc", train=4, dev=2)
         train(root, root / "run", "training.max_steps=1")
         (root / "a.wav").write_bytes(b"RIFF0000WAVE")
+        (root / "a.png").write_bytes(b"\x89PNG\r\n")
+        (root / "pages").mkdir()
+        (root / "pages" / "a.xml").write_text("<PcGts/>")
         model, lines = root / "run" / "model.safetensors", root / "train.jsonl"
         for words, says in [
             (["train", root / "run"], [f"'{root}/run' is a training run", f"--resume {root}/run continues", f"{root}/run/config.toml has its settings"]),
@@ -176,6 +179,11 @@ def test_what_was_probably_meant():
             (["eval", root / "run", root], [f"'{root}' is a folder with manifests", f"{root}/dev.jsonl, {root}/test.jsonl, {lines}"]),
             (["eval", root / "run", root / "a.wav"], "'rondo transcribe' takes recordings"),
             (["eval", root / "run", model], "is a model, expected a manifest"),
+            (["eval", root / "run", root / "a.png"], "'rondo transcribe' takes images"),
+            (["eval", root / "run", root / "pages"], ["is a folder, expected a manifest", "'rondo prepare' writes"]),
+            (["eval", root / "run", root / "pages" / "a.xml"], ["is a page (PAGE-XML or ALTO), expected a manifest", "'rondo prepare' writes"]),
+            (["train", root / "pages" / "a.xml"], ["is a page", "expected a configuration"]),
+            (["info", "--model", root / "a.png"], "is an image, expected a model"),
             (["eval", root, lines], "is a folder with manifests, expected a model"),
             (["transcribe", root / "a.wav", model], ["which comes first", f"rondo transcribe {model} {root}/a.wav"]),
         ]:

@@ -265,6 +265,15 @@ TEST_CASE("regions within regions stand where the outer ones do", "[page]") {
   CHECK(texts == "cdab");
 }
 
+TEST_CASE("a name that is made up is no other line's", "[page]") {
+  const PageFile page = parse_page(page_xml(region("r", line("", "b") + line("line_1", "a") +
+                                                            line("line_4", "a") + line("", "b"))),
+                                   "p.xml");
+  std::vector<std::string> names;
+  for (const PageLine& l : page.lines) names.push_back(l.id);
+  CHECK(names == std::vector<std::string>{"line_1_2", "line_1", "line_4", "line_4_2"});
+}
+
 TEST_CASE("outlines have as many corners as are said", "[page]") {
   const auto problem_of = [](int count) {
     std::string points;

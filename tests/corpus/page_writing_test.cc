@@ -165,6 +165,25 @@ TEST_CASE("regions of PAGE-XML get the texts of their own lines, whatever is rea
                        Contains("<softwareName>test</softwareName>"));
 }
 
+TEST_CASE("a region's text is that of its own lines, with regions between them and around",
+          "[page]") {
+  const TemporaryFolder folder;
+  const std::string old = "<TextEquiv><Unicode>alt</Unicode></TextEquiv>";
+  const auto at = [](const std::string& id, int row) {
+    return line(id, "alt", str("0,", 40 * row, " 200,", 40 * row, " 200,", 40 * row + 40));
+  };
+  const PageFile page = opened(
+      folder,
+      page_xml(region("around", region("own", at("a", 0) + region("within", at("b", 1) + old) +
+                                                  at("c", 2) + old) +
+                                    old) +
+               region("none", old)));
+  REQUIRE(page.lines.size() == 3);
+  const std::string filled = to_page_xml(page, readings({"A", "B", "C"}), "test");
+  // Where no line was, nothing was read; the text stays.
+  CHECK(region_texts(filled) == Texts{"B", "A\nC", "alt"});
+}
+
 TEST_CASE("no two blocks of a new document have one name", "[page]") {
   const TemporaryFolder folder;
   // Of the three that need one, two would be called as others are already.

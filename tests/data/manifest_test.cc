@@ -163,6 +163,7 @@ TEST_CASE("a channel is part of what an utterance is", "[manifest]") {
                       second = parse(", \"channel\": 1");
   CHECK(none.segment().channel == -1);
   CHECK(second.segment().channel == 1);
+  CHECK(second.name() == "a.wav:channel1");
   CHECK(none.key() != first.key());
   CHECK(first.key() != second.key());
   CHECK(parse_manifest(to_json_line(second), "m").entries.front().channel == 1);

@@ -7,6 +7,7 @@
 
 #include "engine/data/features/endings.h"
 #include "engine/io/checkpoint.h"
+#include "engine/page/page_file.h"
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"
 
@@ -47,7 +48,10 @@ PathKind kind_of_file(const std::string& path) {
   if (has_ending(path, ".safetensors") || (text.size() == 9 && text[8] == '{')) {
     return PathKind::model;
   }
-  return PathKind::unknown;
+  for (const char* magic : {"\x89PNG", "\xff\xd8\xff", "II*", "MM", "P5", "P6"}) {
+    if (text.starts_with(magic)) return PathKind::image;
+  }
+  return is_page_file(path) ? PathKind::page : PathKind::unknown;
 }
 
 // "a manifest", for what can be told.
@@ -67,6 +71,10 @@ const char* words_for(PathKind kind) {
       return "a manifest";
     case PathKind::recording:
       return "a recording";
+    case PathKind::image:
+      return "an image";
+    case PathKind::page:
+      return "a page (PAGE-XML or ALTO)";
   }
   return "";
 }
@@ -110,6 +118,9 @@ void require_configuration(const std::string& path) {
       refuse(path, kind, expected + "manifests are named by data.train=" + path);
     case PathKind::recording:
       refuse(path, kind, expected + "recordings are named by a manifest (docs/data.md)");
+    case PathKind::image:
+    case PathKind::page:
+      refuse(path, kind, expected + "images are named by a manifest (docs/data.md)");
   }
 }
 
@@ -127,8 +138,13 @@ void require_manifest(const std::string& path) {
     }
     case PathKind::recording:
       refuse(path, kind, expected + "; 'rondo transcribe' takes recordings");
-    case PathKind::run:
+    case PathKind::image:
+      refuse(path, kind, expected + "; 'rondo transcribe' takes images");
+    case PathKind::page:
     case PathKind::folder:
+      refuse(path, kind,
+             expected + "; 'rondo prepare' writes manifests of recordings, lines and pages");
+    case PathKind::run:
     case PathKind::model:
       refuse(path, kind, expected);
   }

@@ -16,6 +16,8 @@ enum class PathKind : uint8_t {
   model,  // a safetensors file
   manifest,
   recording,
+  image,
+  page,  // PAGE-XML or ALTO
 };
 
 PathKind kind_of_path(const std::string& path);
