@@ -78,20 +78,21 @@ configure() {
   fi
 }
 
-# test_programs DIR SUITE : what the tests of a suite run and read of the build, as ninja targets.
+# test_programs DIR SUITE... : what the tests of these suites run and read of the build, as ninja
+# targets; Meson builds them by itself only before version 1.7.
 test_programs() {
   meson introspect --tests --targets "$1" | python3 -c '
 import json, os, sys
-top, suite = os.path.abspath(sys.argv[1]), sys.argv[2]
+top, suites = os.path.abspath(sys.argv[1]), set(sys.argv[2:])
 about = json.load(sys.stdin)
 built = {file for target in about["targets"] for file in target["filename"]}
 for test in about["tests"]:
-    if any(s.split(":")[-1] == suite for s in test["suite"]):
+    if suites & {s.split(":")[-1] for s in test["suite"]}:
         for word in test["cmd"]:
             word = os.path.normpath(os.path.join(top, word))
             if word in built:
                 print(os.path.relpath(word, top))
-' "$1" "$2" | sort -u
+' "$@" | sort -u
 }
 
 # show_progress LOG : "[12/388]", from what ninja has written so far: on a terminal once a second in one line,

@@ -187,7 +187,8 @@ TEST_CASE("A rank killed during the rendezvous ends it", "[gloo][fault]") {
     make_gloo_transport(o);
   });
   CHECK(p.line(1) == "done");
-  CHECK_THAT(p.line_starting(0, "threw"), Contains("rank 0: rendezvous of 2 ranks: "));
+  // Gloo connects at once, or, in newer versions, with the first letter.
+  CHECK_THAT(p.line_starting(0, "threw"), Contains("rank 0: rendezvous "));
 }
 
 TEST_CASE("A rank with another token is refused", "[gloo]") {

@@ -386,7 +386,7 @@ TEST_CASE("fsdd: what is not an earlier corpus is never overwritten", "[fsdd]") 
   CHECK(names_in(folder.path("")) == std::vector<std::string>{"out"});
 }
 
-TEST_CASE("fsdd: the real recordings", "[fsdd-real][!hide]") {
+TEST_CASE("fsdd: the real recordings", "[fsdd-real][.]") {
   const char* shared = std::getenv("RONDO_SHARED");
   const fs::path folder_of_data = fs::path(shared != nullptr ? shared : RONDO_DEFAULT_SHARED);
   if (!fs::exists(folder_of_data / "data/fsdd")) {

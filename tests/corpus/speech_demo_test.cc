@@ -102,7 +102,7 @@ TEST_CASE("speech-demo: voices and transcripts keep the rules", "[speech-demo]")
   CHECK((*snr.begin() >= 10 && *snr.rbegin() <= 35));
 }
 
-TEST_CASE("speech-demo: the recordings hold speech", "[espeak][!hide]") {
+TEST_CASE("speech-demo: the recordings hold speech", "[espeak][.]") {
   skip_without_espeak();
   const TemporaryFolder folder;
   prepare_speech_demo(small(folder.path("out")));
@@ -129,7 +129,7 @@ double mean_square(const float* x, size_t n) {
 
 // The first 0.1 s are noise alone. Coloured noise that short, and silence counted as speech, leave
 // some decibels of uncertainty.
-TEST_CASE("speech-demo: the noise is as loud as the manifest says", "[espeak][!hide]") {
+TEST_CASE("speech-demo: the noise is as loud as the manifest says", "[espeak][.]") {
   skip_without_espeak();
   const TemporaryFolder folder;
   prepare_speech_demo(small(folder.path("out")));
@@ -149,7 +149,7 @@ TEST_CASE("speech-demo: the noise is as loud as the manifest says", "[espeak][!h
 }
 
 TEST_CASE("speech-demo: the same seed gives the same bytes, with any number of threads",
-          "[espeak][!hide]") {
+          "[espeak][.]") {
   skip_without_espeak();
   const TemporaryFolder folder;
   PrepareSpeechDemoOptions options = small(folder.path("a"));

@@ -68,10 +68,11 @@ class Tones final : public AudioReader {
     const std::string name = fs::path(path).filename().string();
     const auto number = static_cast<unsigned>(std::stoi(name.substr(2)));
     std::mt19937 random(number);
-    std::normal_distribution<float> noise(0, number % 2 ? 0.0f : 0.003f);
+    const bool is_noisy = number % 2 == 0;
+    std::normal_distribution<float> noise(0, 0.003f);
     std::vector<float> x(4000 + 40 * (number % 7));
     for (size_t i = 0; i < x.size(); ++i) {
-      x[i] = noise(random);
+      x[i] = is_noisy ? noise(random) : 0;
       if (i < 1200 || i >= 2800) continue;
       x[i] += 0.3f * std::sin(0.3f * static_cast<float>(name[0] - 'a' + 1) * static_cast<float>(i));
     }
