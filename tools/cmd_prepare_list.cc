@@ -367,7 +367,13 @@ void add_files_layout(Command& parent, const char* name, const char* what, const
   add_list_options(command, o.get());
   add_sound_options(command, o.get());
   command.footer(str("\nExample:  rondo prepare ", name, " mine ", example, "\n"));
-  command.action([o, list] {
+  command.action([o, list, name] {
+    if (std::error_code unknown; std::filesystem::is_regular_file(o->prepare.out, unknown)) {
+      throw WrongUsage(
+          str("'", o->prepare.out,
+              "' is a file, and the folder of the manifests comes first: rondo prepare ", name,
+              " FOLDER ", o->prepare.out));
+    }
     o->prepare.progress = progress_line("recordings");
     return prepare_unless_stopped([&] { return prepare(*o, list(*o)); });
   });

@@ -185,6 +185,7 @@ def test_what_was_probably_meant():
             (["train", root / "pages" / "a.xml"], ["is a page", "expected a configuration"]),
             (["info", "--model", root / "a.png"], "is an image, expected a model"),
             (["eval", root, lines], "is a folder with manifests, expected a model"),
+            (["prepare", "nemo", lines, root / "out"], ["comes first", f"rondo prepare nemo FOLDER {lines}"]),
             (["transcribe", root / "a.wav", model], ["which comes first", f"rondo transcribe {model} {root}/a.wav"]),
         ]:
             code = 2 if any(text in str(says) for text in ("two conf", "comes first", "no number")) else 1
