@@ -5,14 +5,14 @@
     tests/record/record.py build/tools/rondo > after.txt      with the changed one
     diff before.txt after.txt
 
-Trains a matrix of small models (kinds of layers, kinds of splits over ranks, cpu and the simulated
-device) and prints a line for each: its name, a hash of the final weights and of the optimizer's state,
+Trains a matrix of small models (kinds of layers, kinds of splits over ranks, resumed and elastic runs,
+cpu and the simulated device) and prints a line for each: its name, a hash of the final weights and of the optimizer's state,
 and one of the losses and error rates in its log. Names of files, settings and times do not enter.
 The hashes depend on the processor's instruction set, so the record is made and compared on one
 machine, and none is stored.
 
 Options behind the program: --only TEXT (cases whose name has it), --list, --check (that those of EQUAL
-are). Less than a minute. The exit status is 1 if a run failed or differs from what it must equal; the
+are). About a minute. The exit status is 1 if a run failed or differs from what it must equal; the
 others are recorded all the same.
 """
 
@@ -56,6 +56,12 @@ BOTH = layers({"type": "conv", "channels": 12, "kernel": 3}, {"type": "relu"},
 DEEP = ["model.layers=4", "model.dropout=0.2"]
 FORWARD = ["model.bidirectional=false"]
 
+# Of these all splits are recorded: (name, flags).
+SPLITS = [("1", []), ("ranks 2", ["--ranks", 2]), ("stages 2", ["--stages", 2, "parallel.placement=3,2"]),
+          ("replicas 2", ["--replicas", 2]), ("shards 2", ["--shards", 2]),
+          ("replicas 2, stages 2, shards 2",
+           ["--replicas", 2, "--stages", 2, "--shards", 2, "parallel.placement=3,2"])]
+
 # Cases that must end with the same weights: the docs promise it.
 EQUAL = [("threads/1", "threads/2"),
          ("data/1/invariant", "data/2/invariant", "data/3/invariant"),
@@ -63,14 +69,56 @@ EQUAL = [("threads/1", "threads/2"),
          ("data/3", "data/3/divided optimizer"),
          ("pipeline/2/gpipe", "pipeline/2/1f1b", "pipeline/2/zero_bubble"),
          ("sim/pipeline 2/gpipe", "sim/pipeline 2/1f1b", "sim/pipeline 2/zero_bubble"),
+         ("replicas/2", "replicas/2/divided optimizer"),
+         *[(f"resumed/{name}", f"resumed/{name}/whole") for name, _ in SPLITS],
+         ("elastic/1", "elastic/2", "elastic/3", "elastic/2/resumed"),
          ("logits/whole", "logits/streamed")]
 
-# name -> (settings and flags; "data": the kind of corpus, "layers": tables of a model file).
 CASES = {}
 
 
-def case(name, *settings, data="ctc", model=None):
-    CASES[name] = (settings, data, model)
+class Case:
+    """A run of these settings and flags, on a corpus of this kind, with tables of a model file.
+
+    after: the settings of another run, with whose weights this one begins.
+    resumed: the run stops in its middle and is resumed.
+    elastic: so many processes under `rondo launch --elastic`.
+    """
+
+    def __init__(self, *settings, data="ctc", model=None, after=None, resumed=False, elastic=0):
+        self.settings, self.data, self.model = settings, data, model
+        self.after, self.resumed, self.elastic = after, resumed, elastic
+
+    def corpus(self, root):
+        if self.data == "tones":
+            tone_corpus(root, train=24, dev=6)
+        else:
+            feature_corpus(root, self.data, train=32, dev=6)
+        if self.model:
+            (root / "model.toml").write_text(self.model)
+
+    def words(self, *settings):
+        base = TONE if self.data == "tones" else READY
+        if self.model:
+            base = ["model.toml", *[word for word in base if not word.startswith("model.")]]
+        return ["train", *base, *COMMON, "data=.", *settings]
+
+    def train(self, root):
+        settings = self.settings
+        if self.after is not None:
+            run(*self.words(*self.after, "training.checkpoint_dir=before"), cwd=root)
+            settings = [*settings, "--init-from", "before"]
+        words = self.words(*settings)
+        if self.elastic:
+            words = ["launch", "-n", self.elastic, "--elastic", "--", *words]
+        if self.resumed:
+            run(*words, "training.max_steps=5", cwd=root)
+            words.append("--resume")
+        run(*words, cwd=root)
+
+
+def case(name, *settings, **more):
+    CASES[name] = Case(*settings, **more)
 
 
 def one_rank():
@@ -164,6 +212,32 @@ def simulated():
          "parallel.placement=2,1", "parallel.micro_batches=2")
 
 
+def replicas():
+    case("replicas/2", "--replicas", 2, *DEEP)
+    case("replicas/3", "--replicas", 3, *DEEP)
+    case("replicas/2/accumulation", "--replicas", 2, *DEEP, "training.accumulation=2")
+    case("replicas/2/divided optimizer", "--replicas", 2, *DEEP, "parallel.shard_optimizer=true")
+
+
+def on_every_split():
+    for split, flags in SPLITS:
+        case(f"fused loss/{split}", *flags, *DEEP, "training.fuse_output_from=2")
+        case(f"frozen/{split}", *flags, *DEEP, "training.freeze_before=lstm4.0", after=DEEP)
+        # A rate that falls to the end of a run would fall sooner in the first half.
+        constant = [*DEEP, "schedule.type=constant", "training.checkpoint_every_steps=5"]
+        case(f"resumed/{split}", *flags, *constant, resumed=True)
+        case(f"resumed/{split}/whole", *flags, *constant)
+
+
+def elastic():
+    settings = ["parallel.deterministic=world_invariant", "parallel.virtual_shards=4", *DEEP,
+                "schedule.type=constant", "training.checkpoint_every_steps=5"]
+    case("elastic/1", *settings)
+    case("elastic/2", *settings, elastic=2)
+    case("elastic/3", *settings, elastic=3)
+    case("elastic/2/resumed", *settings, elastic=2, resumed=True)
+
+
 def tensors_of(path):
     """The bytes of a safetensors file's tensors in the order of their names, without its metadata."""
     data = path.read_bytes()
@@ -207,20 +281,10 @@ def hash_of_losses(directory):
 
 
 def train(root, name):
-    settings, data, model = CASES[name]
-    if data == "tones":
-        tone_corpus(root, train=24, dev=6)
-    else:
-        feature_corpus(root, data, train=32, dev=6)
-    base = TONE if data == "tones" else READY
-    words = ["train"]
-    if model:
-        (root / "model.toml").write_text(model)
-        words.append("model.toml")
-        base = [word for word in base if not word.startswith("model.")]
-    run(*words, *base, *COMMON, "data=.", *settings, cwd=root)
+    CASES[name].corpus(root)
+    CASES[name].train(root)
     weights = hash_of_weights(root / "run")
-    print(f"{name:36}  weights {weights}  losses {hash_of_losses(root / 'run')}", flush=True)
+    print(f"{name:40}  weights {weights}  losses {hash_of_losses(root / 'run')}", flush=True)
     return weights
 
 
@@ -233,7 +297,7 @@ def stream():
         for name, more in (("whole", []), ("streamed", ["--stream", "--chunk-ms", "40"])):
             run("transcribe", "run", "dev001.wav", "--format", "npy", "--out", name, *more, cwd=root)
             hashes["logits/" + name] = hash_of([(root / name / "dev001.npy").read_bytes()])
-            print(f"{'logits/' + name:36}  {hashes['logits/' + name]}", flush=True)
+            print(f"{'logits/' + name:40}  {hashes['logits/' + name]}", flush=True)
     return hashes
 
 
@@ -256,7 +320,7 @@ def main():
     options.add_argument("--check", action="store_true", help="fail unless runs that must agree do")
     options.add_argument("--list", action="store_true", help="only name the cases")
     chosen = options.parse_args()
-    for group in (one_rank, data_parallel, pipelines, sequences, simulated):
+    for group in (one_rank, data_parallel, replicas, pipelines, sequences, on_every_split, elastic, simulated):
         group()
     failed, hashes = 0, {}
     for name in [n for n in CASES if chosen.only in n]:
@@ -268,7 +332,7 @@ def main():
                 hashes[name] = train(root, name)
             except AssertionError as error:
                 failed += 1
-                print(f"{name:36}  failed")
+                print(f"{name:40}  failed")
                 print(f"{name}: {error}", file=sys.stderr)
     if not chosen.list and chosen.only in "logits":
         hashes |= stream()

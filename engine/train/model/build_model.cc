@@ -105,7 +105,8 @@ SessionOptions session_options(const Config& config, DeviceId device) {
   o.compute = config.training.dtype;
   o.optimizer = optimizer_options(config);
   o.tbptt = config.training.tbptt;
-  o.fuse_output_from = config.training.fuse_output_from;
+  // What is cut in time reads the logits.
+  o.fuse_output_from = config.parallel.sequence > 1 ? 0 : config.training.fuse_output_from;
   o.weights_beside = config.training.weights_beside;
   return o;
 }
