@@ -1,0 +1,42 @@
+"""Models and runs that programs before this one wrote: they are read, evaluated and gone on with ever after."""
+
+import pathlib
+import sys
+
+from cli_support import *
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
+from make_run import FOLDER, KINDS, dev_loss, go_on, unpack  # noqa: E402
+
+# Whose results hang on which rank came first.
+OUT_OF_STEP = ("async",)
+
+
+def near(found, expected, what):
+    # Another processor, or another number of threads, adds in another order.
+    check(abs(found - expected) <= 1e-3 * abs(expected), what, found, "expected", expected)
+
+
+def each_fixture():
+    for name in KINDS:
+        with folder() as root:
+            unpack(FOLDER / f"{name}.tar.xz", root)
+            yield name, root, json.loads((root / "fixture.json").read_text())
+
+
+def test_models_are_read():
+    for name, root, about in each_fixture():
+        run("info", "--model", "run", says="output.weight", cwd=root)
+        near(dev_loss(root), about["loss"], f"{name}: the loss is")
+
+
+def test_runs_go_on():
+    for name, root, about in each_fixture():
+        later = go_on(root, about["flags"])
+        if name in OUT_OF_STEP:
+            check(later < about["loss"], f"{name}: the loss rises from", about["loss"], "to", later)
+        else:
+            near(later, about["loss_later"], f"{name}: after three more updates the loss is")
+
+
+main(globals())
