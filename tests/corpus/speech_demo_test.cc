@@ -46,13 +46,15 @@ std::set<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// Stands for espeak-ng where the audio does not matter: speaks 0.2 s of the same square wave.
+// Stands for espeak-ng, which does not always speak a text the same way (1.52): speaks 0.2 s, of
+// which the second half is made of what it is told.
 std::string fake_program(const TemporaryFolder& folder) {
   Waveform tone{16000, std::vector<float>(3200)};
   for (size_t i = 0; i < tone.samples.size(); ++i) tone.samples[i] = i % 80 < 40 ? 0.5f : -0.5f;
   write_wav(folder.path("tone.wav"), tone);
-  const std::string script =
-      folder.write("speak", str("#!/bin/sh\nexec cat '", folder.path("tone.wav"), "'\n"));
+  const std::string script = folder.write(
+      "speak",
+      str("#!/bin/sh\nhead -c 3244 '", folder.path("tone.wav"), "'\nprintf %-3200s \"$*\"\n"));
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   return script;
 }
@@ -149,10 +151,10 @@ TEST_CASE("speech-demo: the noise is as loud as the manifest says", "[espeak][.]
 }
 
 TEST_CASE("speech-demo: the same seed gives the same bytes, with any number of threads",
-          "[espeak][.]") {
-  skip_without_espeak();
+          "[speech-demo]") {
   const TemporaryFolder folder;
   PrepareSpeechDemoOptions options = small(folder.path("a"));
+  options.program = fake_program(folder);
   options.train = options.test = options.dev = 6;
   options.sample_rate = 8000;
   options.threads = 1;

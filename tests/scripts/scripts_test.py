@@ -140,7 +140,7 @@ class Scripts(unittest.TestCase):
                          ["meson test -C build --no-rebuild --print-errorlogs --suite fast"])
         self.assertTrue(out.endswith("\n3 passed, 0 failed, 1 skipped\n"), out)
         self.run_script("test")
-        self.assertIn("ninja -C build", self.calls)
+        self.assertIn("ninja -C build all tests/a_test tests/slow_test tools/rondo", self.calls)
 
 
 unittest.main()
