@@ -34,8 +34,8 @@ enum class OnBadData : uint8_t { error, skip };
 enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
 enum class Deterministic : uint8_t { same_world, fixed_order, world_invariant };
-enum class Sync : uint8_t { step, local, block, async };
-inline constexpr std::array sync_names{"step", "local", "block", "async"};
+enum class Sync : uint8_t { step, async };
+inline constexpr std::array sync_names{"step", "async"};
 enum class RankTransport : uint8_t { automatic, tcp, gloo, shared, mpi };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
 enum class OnResume : uint8_t { stretch, keep };
@@ -214,8 +214,6 @@ struct ScheduleConfig {
 struct ParallelConfig {
   Sync sync = Sync::step;
   int sync_every = 16;
-  double outer_lr = 1;
-  double outer_momentum = 0.5;
   int max_staleness = 64;
   bool shard_optimizer = false;
   Deterministic deterministic = Deterministic::same_world;
@@ -260,6 +258,20 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 // Reads text; `name` stands for the file in messages (the config inside a checkpoint).
 Config parse_config(std::string_view toml, const std::string& name,
                     std::span<const std::string> overrides = {}, const Config& base = {});
+
+// The settings of a model or a run, which an earlier version may have written: what is no more is
+// read over. Overrides are today's.
+struct StoredConfig {
+  Config config;
+  std::vector<std::string> read_over;  // a sentence for each that did something then
+};
+
+StoredConfig parse_stored_config(std::string_view toml, const std::string& name,
+                                 std::span<const std::string> overrides = {},
+                                 const Config& base = {});
+StoredConfig load_stored_config(const std::filesystem::path& path,
+                                std::span<const std::string> overrides = {},
+                                const Config& base = {});
 
 // `key=value` on top of a config: dotted keys; values as in TOML, bare words as strings, and for a
 // string key the text as it stands. `data=DIR`, taken first, sets data.train, and .dev and .test

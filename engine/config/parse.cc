@@ -54,8 +54,9 @@ using schema::Field;
 
 // Where a value came from, for messages; and for overrides, its text.
 struct Source {
-  std::string name;     // "conf.toml", or "override 'a=b'"
-  bool is_file = true;  // lines mean something
+  std::string name;        // "conf.toml", or "override 'a=b'"
+  bool is_file = true;     // lines mean something
+  bool is_stored = false;  // with a model or a run, perhaps by an earlier version
   const std::string* text = nullptr;
 
   std::string at(const toml::node& node) const {
@@ -245,6 +246,10 @@ class Loader {
     for (const auto& [key, node] : in_order_of_lines(table)) set(prefix + key, *node, source);
   }
 
+  // "parallel.sync = \"local\" is no more: ...": what of a stored configuration would have changed
+  // anything.
+  const std::vector<std::string>& read_over() const { return read_over_; }
+
   void check_forms() const {
     if (config_.model.layer.empty() || short_form_.empty()) return;
     fail_input(
@@ -255,6 +260,7 @@ class Loader {
 
  private:
   void set(const std::string& key, const toml::node& node, const Source& source) {
+    if (is_removed(key, node, source)) return;
     if (key == "data" && set_corpus(node, source)) return;
     if (key == "model.layer") return set_layers(node, source);
     if (key == "model.vgsl") return set_vgsl(node, source);
@@ -274,6 +280,23 @@ class Loader {
     if (!node.is_table())
       fail_value(source, node, key, "a table of keys: '" + key + "' is a section");
     load(*node.as_table(), key + ".", source);
+  }
+
+  // What was removed is an error where a user writes it, and read over where it is stored.
+  bool is_removed(const std::string& key, const toml::node& node, const Source& source) {
+    for (const schema::Removed& r : schema::removed()) {
+      if (r.key != key || !(r.name.empty() || text_of(node, source) == r.name)) continue;
+      const std::string what = str(key, " = ", node_text(node), " is no more: ", r.instead);
+      if (!source.is_stored) fail_input(source.at(node), ": ", what);
+      if (!r.name.empty() || value_text(node) != r.usual) read_over_.push_back(what);
+      return true;
+    }
+    return false;
+  }
+
+  static std::string text_of(const toml::node& node, const Source& source) {
+    if (const auto* s = node.as_string()) return s->get();
+    return source.text ? *source.text : std::string();
   }
 
   static void assign(const Field& field, const std::string& key, const toml::node& node,
@@ -367,6 +390,7 @@ class Loader {
   std::vector<std::string> sections_;
   std::string short_form_;  // where a key of the short form was set last
   std::string listed_in_;   // the source that listed layers last
+  std::vector<std::string> read_over_;
   bool has_layers_;
 };
 
@@ -440,7 +464,7 @@ void load_override(Loader& loader, const std::string& text) {
     fail_input("override '", shown, "' is not of the form key=value");
   }
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
-  const Source source{"override '" + shown + "'", false, &value};
+  const Source source{.name = "override '" + shown + "'", .is_file = false, .text = &value};
   const bool verbatim = key == "model.vgsl" && value.starts_with('[');  // no list of TOML's
   toml::table parsed = verbatim ? bare_word(value) : parse_override_value(value, source);
   // As the document would nest it: a.b.c=v is a table a holding b.c.
@@ -459,24 +483,42 @@ void load_overrides(Loader& loader, std::span<const std::string> texts) {
     if (!is_corpus(text)) load_override(loader, text);
 }
 
+constexpr uint64_t max_config_bytes = 16 << 20;
+
+StoredConfig parse(std::string_view toml, const Source& source,
+                   std::span<const std::string> overrides, const Config& base) {
+  StoredConfig c{base, {}};
+  Loader loader(c.config, false);
+  const toml::table document = parse_toml(toml, source.name);
+  loader.load(document, "", source);
+  load_overrides(loader, overrides);
+  loader.check_forms();
+  c.read_over = loader.read_over();
+  return c;
+}
+
 }  // namespace
 
 Config parse_config(std::string_view toml, const std::string& name,
                     std::span<const std::string> overrides, const Config& base) {
-  Config config = base;
-  Loader loader(config, false);
-  const toml::table document = parse_toml(toml, name);
-  loader.load(document, "", {name, true, nullptr});
-  load_overrides(loader, overrides);
-  loader.check_forms();
-  return config;
+  return parse(toml, {.name = name}, overrides, base).config;
 }
 
 Config load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
                    const Config& base) {
-  constexpr uint64_t max_config_bytes = 16 << 20;
   if (path.empty()) return parse_config("", "defaults", overrides, base);
   return parse_config(read_text_file(path, max_config_bytes), path.string(), overrides, base);
+}
+
+StoredConfig parse_stored_config(std::string_view toml, const std::string& name,
+                                 std::span<const std::string> overrides, const Config& base) {
+  return parse(toml, {.name = name, .is_stored = true}, overrides, base);
+}
+
+StoredConfig load_stored_config(const std::filesystem::path& path,
+                                std::span<const std::string> overrides, const Config& base) {
+  return parse_stored_config(read_text_file(path, max_config_bytes), path.string(), overrides,
+                             base);
 }
 
 void apply_overrides(Config& config, std::span<const std::string> overrides) {

@@ -304,13 +304,9 @@ Builder schedule_fields(ScheduleConfig& c) {
 Builder parallel_fields(ParallelConfig& c) {
   Builder b("parallel");
   b.add("sync", choice(c.sync, sync_names), any,
-        "ranks share every update; or average their weights now and then, all together (local), "
-        "with an outer momentum (block), or with their neighbours and without waiting (async)");
-  b.add("sync_every", &c.sync_every, from(1, 1e6),
-        "local, block, async: updates of a rank between two averages");
-  b.add("outer_lr", &c.outer_lr, {.low = 0, .high = 10, .open_low = true},
-        "block: share of the averaged difference that is applied");
-  b.add("outer_momentum", &c.outer_momentum, below_one, "block: Nesterov's momentum");
+        "ranks share every update; or each makes its own, and averages its weights with its "
+        "neighbours' now and then, without waiting (async)");
+  b.add("sync_every", &c.sync_every, from(1, 1e6), "async: updates of a rank between two averages");
   b.add("max_staleness", &c.max_staleness, from(1, 1e9),
         "async: updates by which weights may lag behind those they are averaged with");
   b.add("shard_optimizer", &c.shard_optimizer, any,
@@ -430,6 +426,20 @@ std::string_view section_doc(std::string_view section) {
     if (name == section) return doc;
   }
   return "";
+}
+
+std::span<const Removed> removed() {
+  static constexpr std::string_view averages =
+      "ranks share every update (step), or average without waiting (async)";
+  static constexpr std::string_view outer =
+      "it was for parallel.sync = \"block\", which is no more";
+  static constexpr std::array all{
+      Removed{"parallel.sync", "local", "", averages},
+      Removed{"parallel.sync", "block", "", averages},
+      Removed{"parallel.outer_lr", "", "1", outer},
+      Removed{"parallel.outer_momentum", "", "0.5", outer},
+  };
+  return all;
 }
 
 bool is_short_form(std::string_view key) {

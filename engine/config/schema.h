@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -44,6 +45,16 @@ std::vector<Field> layer_fields(LayerConfig& layer);
 
 // What each section is for.
 std::string_view section_doc(std::string_view section);
+
+// What earlier versions had: a key, or one name of a choice. Their models and runs hold it.
+struct Removed {
+  std::string_view key;
+  std::string_view name;   // of the choice; empty: the key is gone
+  std::string_view usual;  // the key's default
+  std::string_view instead;
+};
+
+std::span<const Removed> removed();
 
 // A key of the short form, which excludes [[model.layer]].
 bool is_short_form(std::string_view key);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "engine/reduce/rank_average.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
@@ -73,7 +74,7 @@ bool AsyncSynchronizer::apply(const Update& update) {
   return true;
 }
 
-bool AsyncSynchronizer::meet(const Update& update) {
+void AsyncSynchronizer::meet(const Update& update) {
   if (applied_ && !session().last_result().skipped) age_ += 1;
   applied_ = false;
   if (!update.failed) ++own().updates;
@@ -87,7 +88,6 @@ bool AsyncSynchronizer::meet(const Update& update) {
     close();
     throw UpdateWithdrawn();
   }
-  return true;
 }
 
 void AsyncSynchronizer::finish(const Update& update) {
@@ -95,8 +95,7 @@ void AsyncSynchronizer::finish(const Update& update) {
   fetched_ = false;
   close();
   if (failed()) throw UpdateWithdrawn();
-  TrainedState state(session());
-  divergence_ = state.average(ranks_, 1.0 / ranks_.size());
+  divergence_ = average_over_ranks(session(), ranks_);
 }
 
 void AsyncSynchronizer::note(const Update& update) {

@@ -22,7 +22,7 @@
 
 #include <memory>
 
-#include "engine/reduce/rank_average.h"
+#include "engine/reduce/host_array.h"
 #include "engine/sync/synchronizer.h"
 
 namespace rondo {
@@ -41,7 +41,7 @@ class AsyncSynchronizer final : public SessionSynchronizer {
   DataShare share() const override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
-  bool meet(const Update& update) override;
+  void meet(const Update& update) override;
   bool independent() const override { return true; }
   int64_t slowest_updates() const override;
   void finish(const Update& update) override;

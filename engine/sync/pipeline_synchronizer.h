@@ -25,7 +25,6 @@ class PipelineSynchronizer final : public Synchronizer {
   // The first shard takes all of the batch through the pipeline.
   void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
-  bool meet(const Update&) override { return true; }
   const StepResult& collect() override;
 
   std::vector<Optimizer::Slot> gather_state() override;

@@ -30,7 +30,6 @@ class SequenceSynchronizer final : public SessionSynchronizer {
   void begin_batch(std::span<const BatchView> shards, bool ready) override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
-  bool meet(const Update&) override { return true; }
   RankReducer::Times times() const override { return reducer_->times(); }
   // The timeline of the update's last batch.
   std::vector<TimedAction> timeline() const override { return sequence_.timeline(); }

@@ -43,7 +43,6 @@ class ShardedSynchronizer final : public SessionSynchronizer {
   DataShare share() const override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
-  bool meet(const Update&) override { return true; }
   void swap_average() override;
   std::vector<Optimizer::Slot> gather_state() override;
   void restore(const Ranks& ranks, const ReadSlot& read) override;

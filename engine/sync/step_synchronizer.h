@@ -25,7 +25,6 @@ class StepSynchronizer final : public SessionSynchronizer {
   size_t lag() const override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
-  bool meet(const Update&) override { return true; }
   RankReducer::Times times() const override;
 
  private:

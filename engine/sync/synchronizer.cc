@@ -13,19 +13,16 @@ void SessionSynchronizer::swap_average() {
 }
 
 std::vector<Optimizer::Slot> SessionSynchronizer::gather_state() {
-  std::vector<Optimizer::Slot> all = session_.optimizer().state();
-  for (Optimizer::Slot& slot : state()) all.push_back(std::move(slot));
-  return all;
+  return session_.optimizer().state();
 }
 
 void SessionSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
-  const std::vector<Optimizer::Slot> slots = gather_state();
+  const std::vector<Optimizer::Slot> slots = session_.optimizer().state();
   ranks.at_first([&] {
     for (const auto& slot : slots) read(slot);
   });
   Device& device = session_.parameters().device();
-  for (const auto& slot : session_.optimizer().state()) ranks.broadcast(slot.view, device);
-  for (const auto& slot : state()) ranks.broadcast(slot.view);
+  for (const auto& slot : slots) ranks.broadcast(slot.view, device);
 }
 
 void SessionSynchronizer::update_by(RankReducer& reducer, const Update& update) {

@@ -5,10 +5,10 @@
 //   begin_batch()  with this rank's shards of a batch
 //   accumulate()   for each of them: forward and backward pass
 //   apply()        the gradients become an update
-//   meet()         the ranks compare notes, where that is due
+//   meet()         once its result is there: what ranks that never wait tell each other
 // and collect() for the results, in the order of accumulate() and apply(),
 // and finish() at the end of training. Everything that needs all ranks (validation, checkpoints,
-// stopping) happens where they have met.
+// stopping) happens between updates.
 //
 // How a new kind of parallelism plugs in: an implementation of this class, and a line in
 // engine/train/make_synchronizer.cc that makes it.
@@ -21,7 +21,6 @@
 //   * Ranks that need each other within a batch say so in interlocked().
 //   * Ranks on devices reduce in apply(); lag() says how far the device may run behind.
 //   * What is worth a look goes into log_values().
-//   * State besides weights and optimiser goes into state(), so that checkpoints hold it.
 //
 // One thread at a time. Every rank makes the same calls, but for accumulate() and apply() where
 // ranks draw batches of their own. Throws CommError when a rank is gone or late.
@@ -53,7 +52,7 @@ struct LogValue {
   double value;
 };
 
-// Where a run that goes on finds the optimiser's state and what else strategies keep. Rank 0 reads.
+// Where a run that goes on finds the optimiser's state. Rank 0 reads.
 class ReadSlot {
  public:
   virtual ~ReadSlot() = default;
@@ -98,45 +97,38 @@ class Synchronizer {
   virtual void accumulate(const BatchView& batch, int shard, bool last) = 0;
 
   struct Update {
-    bool failed = false;     // this rank cannot go on: no rank may take the update for done
-    bool must_meet = false;  // what follows needs all ranks to have met
-    // Numbers of this rank; once the ranks have met, their sums. The first `lasting` of them stay
-    // above 0 once they are.
+    bool failed = false;  // this rank cannot go on: no rank may take the update for done
+    // Numbers of this rank, which apply() replaces by their sums over the ranks. The first
+    // `lasting` of them stay above 0 once they are.
     std::span<double> ballot = {};
     size_t lasting = 0;
   };
-  // Enqueues the update; false when this rank has nothing to apply. Throws UpdateWithdrawn on all
-  // ranks that share the update when one of them failed.
+  // Enqueues the update; false when this rank has nothing to apply. Then weights and optimiser are
+  // the same on all ranks, or will be once they are asked for. Throws UpdateWithdrawn on all ranks
+  // that share the update when one of them failed.
   virtual bool apply(const Update& update) = 0;
-  // After the result of apply() was collected. Whether the ranks have met, in apply() or here.
-  // Where they have, weights and optimiser are the same on all of them, or will be once they are
-  // asked for. Throws UpdateWithdrawn on all ranks when one of them failed since they last met.
-  virtual bool meet(const Update& update) = 0;
+  // After the result of apply() was collected, for independent ranks. Throws as apply().
+  virtual void meet(const Update&) {}
   // The oldest result, as Session::collect().
   virtual const StepResult& collect() = 0;
-  // Ranks do not wait for each other: meet() always says yes, but only the lasting votes of other
-  // ranks are heard, some time later, and nothing is the same on all ranks before finish().
+  // Ranks do not wait for each other: only the lasting votes of other ranks are heard, in meet(),
+  // some time later, and nothing is the same on all ranks before finish().
   virtual bool independent() const { return false; }
   // The updates since the start of the slowest of independent ranks, as far as they are known.
   virtual int64_t slowest_updates() const { return 0; }
   // Independent ranks wait for all others here, after the last update; then they have met. Throws
   // UpdateWithdrawn on all ranks when one of them failed.
   virtual void finish(const Update&) {}
-  // After UpdateWithdrawn: back to where the ranks last met. False if that is where they are.
-  virtual bool roll_back() { return false; }
 
-  // What this strategy keeps from update to update, the same on all ranks that have met; flat f32
-  // arrays in host memory, for checkpoints.
-  virtual std::vector<Optimizer::Slot> state() { return {}; }
-  // For checkpoints: whole flat arrays of the optimiser's state and of state(), at least on rank 0;
-  // valid until the next update. Called by all ranks where they have met.
+  // For checkpoints: whole flat arrays of the optimiser's state, at least on rank 0; valid until
+  // the next update. Called by all ranks.
   virtual std::vector<Optimizer::Slot> gather_state() = 0;
   // The other way, called by all ranks.
   virtual void restore(const Ranks& ranks, const ReadSlot& read) = 0;
   // Exchanges weights and their moving averages, if there are any; again to go back. Called by all
   // ranks.
   virtual void swap_average() = 0;
-  // After weights, optimiser and state() were set.
+  // After weights and optimiser were set.
   virtual void restart() {}
 
   // Since the start.

@@ -23,8 +23,6 @@ bool asks_for(Way way, const Config& config, const TrainerOptions& options) {
       return p.deterministic == Deterministic::world_invariant;
     case Way::shard_optimizer:
       return p.shard_optimizer;
-    case Way::out_of_step:
-      return p.sync != Sync::step;
     case Way::async:
       return p.sync == Sync::async;
     case Way::plateau:
@@ -38,22 +36,22 @@ bool asks_for(Way way, const Config& config, const TrainerOptions& options) {
 std::span<const Refusal> refusals() {
   static const std::vector<Refusal> table = {
       {Way::pipeline,
-       {Way::out_of_step},
+       {Way::async},
        "stages of one model are updated together, with parallel.sync = \"step\""},
       {Way::pipeline, {Way::world_invariant}, "it is for ranks that hold the whole model"},
       {Way::pipeline, {Way::tbptt, Way::lockstep}, "it runs the whole model on one rank"},
       {Way::sequence,
-       {Way::out_of_step},
+       {Way::async},
        "shards of a sequence make one gradient, with parallel.sync = \"step\""},
       {Way::sequence, {Way::world_invariant}, "shards of a sequence sum in another order"},
       {Way::sequence, {Way::tbptt, Way::lockstep}, "it takes sequences whole, on one rank"},
       {Way::timeline,
-       {Way::out_of_step, Way::world_invariant, Way::tbptt, Way::lockstep},
+       {Way::async, Way::world_invariant, Way::tbptt, Way::lockstep},
        "the picture is of ranks that work in step, on whole sequences or shards of them"},
       {Way::lockstep, {Way::tbptt}, "it compares whole batches"},
       {Way::shard_optimizer, {Way::world_invariant}, "whose sums every rank makes of all weights"},
-      {Way::shard_optimizer, {Way::out_of_step}, "where every rank updates all weights"},
-      {Way::world_invariant, {Way::out_of_step}, "where the result depends on the number of ranks"},
+      {Way::shard_optimizer, {Way::async}, "where every rank updates all weights"},
+      {Way::world_invariant, {Way::async}, "where the result depends on the number of ranks"},
       {Way::plateau, {Way::async}, "where no validation is of all ranks together"},
   };
   return table;
@@ -75,8 +73,6 @@ std::string name_of(Way way) {
       return "parallel.deterministic = \"world_invariant\"";
     case Way::shard_optimizer:
       return "parallel.shard_optimizer";
-    case Way::out_of_step:
-      return "parallel.sync other than \"step\"";
     case Way::async:
       return "parallel.sync = \"async\"";
     case Way::plateau:
@@ -95,11 +91,7 @@ void require_combination(const Config& config, const TrainerOptions& options) {
     if (!asks_for(row.one, config, options)) continue;
     for (Way other : row.others) {
       if (!asks_for(other, config, options)) continue;
-      const auto sync = static_cast<size_t>(config.parallel.sync);
-      fail_input(name_of(row.one), " and ",
-                 other == Way::out_of_step ? str("parallel.sync = \"", sync_names.at(sync), "\"")
-                                           : name_of(other),
-                 " do not go together: ", row.reason);
+      fail_input(name_of(row.one), " and ", name_of(other), " do not go together: ", row.reason);
     }
   }
 }

@@ -22,7 +22,6 @@ enum class Way : uint8_t {
   lockstep,         // --lockstep-ref
   world_invariant,  // parallel.deterministic = "world_invariant"
   shard_optimizer,  // parallel.shard_optimizer
-  out_of_step,      // parallel.sync other than "step"
   async,            // parallel.sync = "async"
   plateau,          // schedule.type = "plateau"
 };

@@ -5,7 +5,6 @@
 
 #include "engine/reduce/device_bucket_reducer.h"
 #include "engine/sync/async_synchronizer.h"
-#include "engine/sync/local_synchronizer.h"
 #include "engine/sync/sequence_synchronizer.h"
 #include "engine/sync/sharded_synchronizer.h"
 #include "engine/sync/step_synchronizer.h"
@@ -25,23 +24,12 @@ class Maker {
   std::unique_ptr<Synchronizer> make() {
     const ParallelConfig& p = config_.parallel;
     if (p.sequence > 1) return sharded();
-    switch (p.sync) {
-      case Sync::step:
-        return in_step();
-      case Sync::local:
-        return std::make_unique<LocalSynchronizer>(session_, ranks_, p.sync_every, OuterStep{});
-      case Sync::block:
-        return std::make_unique<LocalSynchronizer>(session_, ranks_, p.sync_every,
-                                                   OuterStep{p.outer_lr, p.outer_momentum});
-      case Sync::async: {
-        const std::chrono::duration<double> timeout(p.timeout_seconds);
-        return std::make_unique<AsyncSynchronizer>(
-            session_, ranks_,
-            AsyncOptions{p.sync_every, p.max_staleness,
-                         std::chrono::duration_cast<CommClock::duration>(timeout)});
-      }
-    }
-    return nullptr;
+    if (p.sync == Sync::step) return in_step();
+    const std::chrono::duration<double> timeout(p.timeout_seconds);
+    return std::make_unique<AsyncSynchronizer>(
+        session_, ranks_,
+        AsyncOptions{p.sync_every, p.max_staleness,
+                     std::chrono::duration_cast<CommClock::duration>(timeout)});
   }
 
  private:

@@ -127,7 +127,6 @@ class Trainer {
     results_->start(started_, schedule_.expected_steps());
     vote();
     ranks_.sum(votes_);
-    agreed_ = s_.state;
     // Where ranks compute on cores, those that meet wait for the slowest: what is read should take
     // the time in which a core waits, rather than any rank's time to compute.
     const bool background = ranks_.size() > 1 && options_.device.kind == DeviceKind::cpu;
@@ -138,7 +137,6 @@ class Trainer {
     } else if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) {
       validate(ranks_);
     }
-    agreed_ = s_.state;
     // What independent ranks can do alone, the first of them does.
     const bool apart = sync_->independent();
     const bool keeps = !apart || ranks_.first();
@@ -280,7 +278,7 @@ class Trainer {
       accumulate(batches, extent.batches);
       note_computed(now_seconds() - began);
       vote();
-      Synchronizer::Update u{failure_ != nullptr, meeting_is_due(extent), votes_, lasting_votes};
+      Synchronizer::Update u{failure_ != nullptr, votes_, lasting_votes};
       const bool applied = sync_->apply(u);
       advance(extent);
       if (applied) {
@@ -289,7 +287,8 @@ class Trainer {
       results_->settle(sync_->lag());
       if (trouble()) failure_ = std::make_exception_ptr(InputError(*trouble()));
       u.failed = failure_ != nullptr;
-      note_meeting(sync_->meet(u));
+      sync_->meet(u);
+      note_votes();
     } catch (const UpdateWithdrawn&) {
       give_up();
     }
@@ -370,12 +369,7 @@ class Trainer {
     ranks_.at_first([&] { throw InputError(*trouble()); });
   }
 
-  void note_meeting(bool met) {
-    if (!met) {
-      std::fill(votes_.begin(), votes_.end(), 0.0);  // one's own, which count when all do
-      return;
-    }
-    agreed_ = s_.state;
+  void note_votes() {
     computed_ = 0;
     if (sync_->independent()) {
       passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
@@ -389,7 +383,7 @@ class Trainer {
   void come_together() {
     vote();
     try {
-      sync_->finish({false, true, votes_, lasting_votes});
+      sync_->finish({false, votes_, lasting_votes});
     } catch (const UpdateWithdrawn&) {
       failure_ = nullptr;
       give_up();
@@ -422,7 +416,6 @@ class Trainer {
 
   // Data that turn out to be bad must not cost the updates made before.
   [[noreturn]] void give_up() {
-    if (sync_->roll_back()) s_.state = agreed_;
     if (s_.state.step > 0 || sync_->independent()) save(ranks_);
     ranks_.together([&] {
       if (failure_) std::rethrow_exception(failure_);
@@ -462,16 +455,9 @@ class Trainer {
     const int64_t every = config_.training.validate_every_steps;
     return every > 0 && step % every == 0;
   }
-  bool is_saved_at(int64_t step) const {
+  bool checkpoint_is_due() const {
     const int64_t every = config_.training.checkpoint_every_steps;
-    return every > 0 && step % every == 0;
-  }
-  bool checkpoint_is_due() const { return is_saved_at(s_.state.step) || votes_[vote_save] > 0; }
-  // What follows this update is for all ranks.
-  bool meeting_is_due(const TrainingBatches::Update& extent) const {
-    const int64_t step = s_.state.step + 1;
-    return extent.epoch_ends || steps_are_done(step) || validation_is_due(step) ||
-           is_saved_at(step);
+    return (every > 0 && s_.state.step % every == 0) || votes_[vote_save] > 0;
   }
 
   void validate(const Ranks& ranks) {
@@ -509,9 +495,8 @@ class Trainer {
   TrainedModel* model_ = nullptr;  // the strategy's
   std::unique_ptr<RunKeeper> keeper_;
   std::unique_ptr<ResultsInFlight> results_;
-  std::vector<double> votes_;  // of all ranks, as of their last meeting
+  std::vector<double> votes_;  // of all ranks, as of the last update
   SameBatches same_batches_;
-  TrainingState agreed_;  // as of their last meeting
   ElasticProgress progress_;
   const Ranks alone_;  // this one
   // Independent ranks keep the position after so many updates, and those after the updates since.

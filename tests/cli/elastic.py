@@ -36,7 +36,7 @@ def test_refusals():
     refused(*elastic(2, "parallel.deterministic=same_world"), errs="takes parallel.deterministic=world_invariant")
     refused(*elastic(2, "parallel.transport=gloo"), errs='takes parallel.transport = "auto" or "tcp"')
     refused(*elastic(2, "--device", "sim"), errs="--elastic is for ranks on CPUs")
-    refused(*elastic(2, "parallel.sync=local"), errs="do not go together")
+    refused(*elastic(2, "parallel.sync=async"), errs="do not go together")
     refused(*elastic(2, "parallel.shard_optimizer=true"), errs="do not go together")
     refused(*elastic(2, "--shards", 2), errs="do not go together")
     refused(*elastic(2, "--stages", 2), errs="do not go together")

@@ -6,10 +6,12 @@ import sys
 from cli_support import *
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
-from make_run import FOLDER, KINDS, dev_loss, go_on, unpack  # noqa: E402
+from make_run import FOLDER, dev_loss, go_on, unpack  # noqa: E402
 
 # Whose results hang on which rank came first.
 OUT_OF_STEP = ("async",)
+# Made with what is no more; they go on in another way.
+NO_MORE = ("local", "block")
 
 
 def near(found, expected, what):
@@ -18,10 +20,12 @@ def near(found, expected, what):
 
 
 def each_fixture():
-    for name in KINDS:
+    files = sorted(FOLDER.glob("*.tar.xz"))
+    check(len(files) >= 20, "fixtures are missing")
+    for file in files:
         with folder() as root:
-            unpack(FOLDER / f"{name}.tar.xz", root)
-            yield name, root, json.loads((root / "fixture.json").read_text())
+            unpack(file, root)
+            yield file.name.split(".")[0], root, json.loads((root / "fixture.json").read_text())
 
 
 def test_models_are_read():
@@ -30,10 +34,21 @@ def test_models_are_read():
         near(dev_loss(root), about["loss"], f"{name}: the loss is")
 
 
+def test_what_is_no_more_is_told():
+    for name in NO_MORE:
+        with folder() as root:
+            unpack(FOLDER / f"{name}.tar.xz", root)
+            run("train", "--ranks", 2, "--resume", "run", "training.max_steps=9", cwd=root,
+                says=["warning: read over in the settings of the run so far: ", f"parallel.sync = \"{name}\" is no more: "])
+            # Its own settings do not say it any more.
+            run("train", "--ranks", 2, "--resume", "run", "training.max_steps=10", cwd=root, not_says="read over")
+            fails("train", "--ranks", 2, "--resume", "run", f"parallel.sync={name}", cwd=root, errs="is no more")
+
+
 def test_runs_go_on():
     for name, root, about in each_fixture():
         later = go_on(root, about["flags"])
-        if name in OUT_OF_STEP:
+        if name in OUT_OF_STEP + NO_MORE:
             check(later < about["loss"], f"{name}: the loss rises from", about["loss"], "to", later)
         else:
             near(later, about["loss_later"], f"{name}: after three more updates the loss is")

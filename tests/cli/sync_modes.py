@@ -100,8 +100,6 @@ def test_a_signal_during_validation():
                       (1, "parallel.shard_optimizer=true", "training.ema=0.9"),
                       (0, "parallel.sequence=2", "model.dropout=0"),
                       (None, "parallel.deterministic=world_invariant"),
-                      (1, "parallel.sync=local"),
-                      (0, "parallel.sync=block"),
                       (0, "parallel.sync=async")):
         with corpus() as root:
             (root / "dev.jsonl").write_text((root / "dev.jsonl").read_text() * 400)
@@ -149,15 +147,13 @@ def test_wrong_settings():
     with corpus() as root:
         for setting, says in (("parallel.sync=sometimes", "parallel.sync"),
                               ("parallel.sync_every=0", "parallel.sync_every"),
-                              ("parallel.outer_lr=0", "parallel.outer_lr"),
-                              ("parallel.outer_momentum=1", "parallel.outer_momentum"),
                               ("parallel.max_staleness=-1", "parallel.max_staleness"),
                               ("data.sampling=twice", "data.sampling"),
                               ("data.draws_per_epoch=-1", "data.draws_per_epoch"),
                               ("parallel.shard_optimizer=2", "parallel.shard_optimizer")):
             fails("train", *READY, "data=.", setting, cwd=root, errs=says)
-        fails("train", *READY, "data=.", "parallel.sync=local", "parallel.deterministic=world_invariant",
-              cwd=root, errs="and parallel.sync = \"local\" do not go together")
+        fails("train", *READY, "data=.", "parallel.sync=async", "parallel.deterministic=world_invariant",
+              cwd=root, errs="and parallel.sync = \"async\" do not go together")
 
 
 main(globals())

@@ -156,10 +156,7 @@ def data_parallel():
     case("data/2/accumulation", "--ranks", 2, "training.accumulation=2", "parallel.bucket_kb=1")
     case("data/2/tbptt", "--ranks", 2, *FORWARD, "training.tbptt=6")
     case("data/1/invariant", *DEEP, "parallel.deterministic=world_invariant", "parallel.virtual_shards=4")
-    for sync in ("local", "block"):
-        case(f"sync/{sync}", "--ranks", 2, f"parallel.sync={sync}", "parallel.sync_every=3")
-    for sync in ("local", "block", "async"):
-        case(f"sync/{sync}/1", f"parallel.sync={sync}", "parallel.sync_every=3")
+    case("async/1", "parallel.sync=async", "parallel.sync_every=3")
 
 
 def pipelines():

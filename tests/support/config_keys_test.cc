@@ -208,8 +208,6 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(schedule, plateau_factor);
   MEMBER(schedule, plateau_threshold);
   MEMBER(parallel, sync_every);
-  MEMBER(parallel, outer_lr);
-  MEMBER(parallel, outer_momentum);
   MEMBER(parallel, max_staleness);
   MEMBER(parallel, shard_optimizer);
   MEMBER(parallel, virtual_shards);

@@ -27,6 +27,30 @@ TEST_CASE("an empty file gives the defaults", "[config]") {
   CHECK(load_config("") == Config{});
 }
 
+TEST_CASE("what is no more is refused where a user writes it, and read over where it is stored",
+          "[config]") {
+  const std::string old =
+      "[parallel]\nsync = \"local\"\nouter_lr = 0.7\nouter_momentum = 0.5\nsync_every = 3\n";
+  CHECK_THAT(error_of(old), Contains("conf.toml:2: parallel.sync = \"local\" is no more: "));
+  CHECK_THAT(error_of("parallel.outer_lr = 1.0"),
+             Contains("conf.toml:1: parallel.outer_lr = 1 is no more: it was"));
+  CHECK_THAT(override_error("parallel.sync=block"),
+             Contains("override 'parallel.sync=block': parallel.sync = \"block\" is no more: "));
+  const StoredConfig stored = parse_stored_config(old, "conf.toml");
+  CHECK((stored.config.parallel.sync == Sync::step && stored.config.parallel.sync_every == 3));
+  // What had its default changed nothing.
+  REQUIRE(stored.read_over.size() == 2);
+  CHECK_THAT(stored.read_over[0], Contains("parallel.sync = \"local\" is no more: ranks share"));
+  CHECK_THAT(stored.read_over[1], Contains("parallel.outer_lr = 0.7 is no more: it was for"));
+  CHECK(parse_stored_config("parallel.outer_lr = 1.0", "conf.toml").read_over.empty());
+  // Other mistakes are mistakes there too; and overrides are today's.
+  CHECK_THAT(input_error([] { parse_stored_config("parallel.outer = 1", "conf.toml"); }),
+             Contains("unknown key"));
+  CHECK_THAT(
+      input_error([&] { parse_stored_config(old, "conf.toml", Strings{"parallel.outer_lr=1"}); }),
+      Contains("override 'parallel.outer_lr=1'"));
+}
+
 // The parser is recursive: without a limit before it the stack overflows.
 TEST_CASE("a key or a bracket that nests too deep is named, and the stack survives", "[config]") {
   std::string key = "a";

@@ -40,9 +40,6 @@ void ask_for(Way way, Run& run) {
     case Way::shard_optimizer:
       p.shard_optimizer = true;
       break;
-    case Way::out_of_step:
-      p.sync = Sync::block;
-      break;
     case Way::async:
       p.sync = Sync::async;
       break;
@@ -63,13 +60,9 @@ std::string refusal(const std::vector<Way>& ways) {
   return "";
 }
 
-std::string as_written(Way way) {
-  return way == Way::out_of_step ? "parallel.sync = \"block\"" : name_of(way);
-}
-
-const std::vector<Way> all_ways = {
-    Way::pipeline,        Way::sequence,        Way::timeline,    Way::tbptt, Way::lockstep,
-    Way::world_invariant, Way::shard_optimizer, Way::out_of_step, Way::async, Way::plateau};
+const std::vector<Way> all_ways = {Way::pipeline,        Way::sequence, Way::timeline,
+                                   Way::tbptt,           Way::lockstep, Way::world_invariant,
+                                   Way::shard_optimizer, Way::async,    Way::plateau};
 
 std::string table() {
   std::string rows = "|  | does not go with | because |\n|---|---|---|\n";
@@ -93,7 +86,7 @@ TEST_CASE("two ways that do not go together are refused by both their names, wit
   for (const Refusal& row : refusals()) {
     for (Way other : row.others) {
       CHECK(refusal({row.one, other}) ==
-            str(name_of(row.one), " and ", as_written(other), " do not go together: ", row.reason));
+            str(name_of(row.one), " and ", name_of(other), " do not go together: ", row.reason));
     }
   }
 }
@@ -103,8 +96,7 @@ TEST_CASE("what goes together goes on going together") {
   CHECK(refusal({Way::sequence, Way::plateau, Way::shard_optimizer}) == "");
   CHECK(refusal({Way::tbptt, Way::world_invariant}) == "");
   CHECK(refusal({Way::tbptt, Way::shard_optimizer}) == "");
-  CHECK(refusal({Way::tbptt, Way::out_of_step}) == "");
-  CHECK(refusal({Way::out_of_step, Way::plateau}) == "");
+  CHECK(refusal({Way::tbptt, Way::async}) == "");
   CHECK(refusal({Way::lockstep, Way::world_invariant, Way::plateau}) == "");
 }
 

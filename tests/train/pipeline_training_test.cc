@@ -288,9 +288,9 @@ TEST_CASE("a pipeline that cannot be is refused before training", "[pipelines]")
   Config shards = pipeline(c, 2);
   shards.parallel.sequence = 3;
   CHECK_THAT(refusal(4, shards), Contains("must be a multiple of --stages 2 x --shards 3"));
-  Config local = pipeline(c, 2);
-  local.parallel.sync = Sync::local;
-  CHECK_THAT(refusal(2, local), Contains("parallel.sync = \"local\" do not go together: stages"));
+  Config apart = pipeline(c, 2);
+  apart.parallel.sync = Sync::async;
+  CHECK_THAT(refusal(2, apart), Contains("parallel.sync = \"async\" do not go together: stages"));
   Config invariant = pipeline(c, 2);
   invariant.parallel.deterministic = Deterministic::world_invariant;
   CHECK_THAT(refusal(2, invariant), Contains("ranks that hold the whole model"));

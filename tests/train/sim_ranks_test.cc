@@ -115,20 +115,8 @@ TEST_CASE("a sharded optimizer gives simulated GPUs the bits of a whole one") {
   }
 }
 
-TEST_CASE("ranks of simulated GPUs that meet less often train as those on CPUs") {
+TEST_CASE("ranks of simulated GPUs that do not wait average") {
   const TrainingCorpus corpus(40, 3);
-  for (Sync sync : {Sync::local, Sync::block}) {
-    const auto config = [&](const std::string& name, int64_t steps) {
-      Config c = sim_config(corpus, str(name, static_cast<int>(sync)), steps);
-      c.parallel.sync = sync;
-      c.parallel.sync_every = 2;
-      return c;
-    };
-    const auto sim = trained(2, DeviceKind::sim, config("sim", 6));
-    CHECK(greatest_difference(sim, trained(2, DeviceKind::cpu, config("cpu", 6))) <= 2e-4);
-    trained(2, DeviceKind::sim, config("parts", 4));
-    CHECK(trained(2, DeviceKind::sim, config("parts", 6), StartFrom::checkpoint) == sim);
-  }
   // Without a barrier no two runs are the same; what is shown is that weights arrive.
   Config c = sim_config(corpus, "async", 0);
   c.training.epochs = 2;

@@ -1,4 +1,4 @@
-// parallel.sync: ranks that share every update, average now and then, or never wait.
+// parallel.sync: ranks that share every update, or never wait.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "engine/sync/async_synchronizer.h"
-#include "engine/sync/local_synchronizer.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
@@ -62,71 +61,14 @@ SessionOptions small_options() {
   return o;
 }
 
-std::vector<float> weights_in(Session& session) {
-  const TensorView w = session.parameters().weights();
-  return {w.as<float>(), w.as<float>() + w.numel()};
-}
-
 }  // namespace
-
-TEST_CASE("block: the outer step is Nesterov's, on the difference since the last average") {
-  Session session(small_model, small_options()), plain(small_model, small_options());
-  const double rate = 0.8, momentum = 0.6;
-  LocalSynchronizer sync(session, Ranks(), 3, {rate, momentum});
-  sync.restart();
-  RandomBatch batch({5, 4, 4}, 3, 4);
-  std::vector<float> at = weights_in(session);
-  std::vector<double> v(at.size());
-  for (int round = 0; round < 4; ++round) {
-    std::copy(at.begin(), at.end(), plain.parameters().weights().as<float>());
-    for (int i = 0; i < 3; ++i) {
-      const BatchView view = batch.view(session.training_graph(), 4, 1);
-      plain.train_step(view);
-      sync.accumulate(view, 0, true);
-      sync.apply({});
-      while (session.in_flight() > 0) session.collect();
-      CHECK(sync.meet({}) == (i == 2));
-    }
-    const std::vector<float> inner = weights_in(plain), got = weights_in(session);
-    for (size_t i = 0; i < at.size(); ++i) {
-      const double d = static_cast<double>(inner[i]) - at[i];
-      v[i] = momentum * v[i] + d;
-      CHECK(got[i] == Approx(at[i] + rate * (d + momentum * v[i])).margin(1e-6));
-    }
-    at = got;
-  }
-}
-
-TEST_CASE("an average after every step of SGD is the step of one shared batch") {
-  // Each rank's batch of 60 frames; or the three of them as three batches of one update.
-  const TrainingCorpus corpus(90, 2);
-  Config local = config_of(corpus, "local", Sync::local, 1);
-  local.model.dropout = 0;
-  local.training.clip = 0;
-  local.optimizer.momentum = 0;
-  local.optimizer.weight_decay = 0;
-  Config step = local;
-  step.parallel.sync = Sync::step;
-  step.training.accumulation = 3;
-  step.training.checkpoint_dir = corpus.folder.path("step");
-  require_success(train_on(3, local));
-  require_success(train_on(1, step));
-  const auto expected = weights_of(step.training.checkpoint_dir);
-  const auto start = std::vector<float>(expected.size());
-  const double apart = distance(weights_of(local.training.checkpoint_dir), expected);
-  INFO(apart << " of " << distance(expected, start));
-  // Rounding alone: with shares that are off by a tenth it is 1e-2.
-  CHECK(apart <= 1e-5 * distance(expected, start));
-  CHECK(state_of(local.training.checkpoint_dir)["step"] ==
-        state_of(step.training.checkpoint_dir)["step"]);
-}
 
 TEST_CASE("the learning rate has fallen with the last update, however ranks share the batches") {
   // Five batches of two in each epoch, which neither ranks nor accumulation divide.
   std::vector<ColumnUtterance> alike(10);
   for (size_t i = 0; i < alike.size(); ++i) alike[i] = {4, static_cast<double>(i)};
   const ColumnCorpus corpus(alike);
-  for (const Sync sync : {Sync::step, Sync::local, Sync::block, Sync::async}) {
+  for (const Sync sync : {Sync::step, Sync::async}) {
     for (const int ranks : {2, 3}) {
       for (const int accumulation : {1, 2}) {
         const std::string mode = sync_names[static_cast<size_t>(sync)];
@@ -154,87 +96,32 @@ TEST_CASE("the learning rate has fallen with the last update, however ranks shar
   }
 }
 
-TEST_CASE("local and block: the same bits from runs that were cut anywhere ranks meet") {
-  const TrainingCorpus corpus(130, 7);
-  for (Sync sync : {Sync::local, Sync::block}) {
-    const std::string name = sync == Sync::local ? "local" : "block";
-    const auto config = [&](const std::string& directory, int64_t steps) {
-      Config c = config_of(corpus, name + directory, sync, 3);
-      c.data.dev = corpus.config("").data.dev;
-      c.training.max_steps = steps;
-      c.training.epochs = 100;
-      c.training.validate_every_steps = 7;
-      c.training.accumulation = 2;
-      c.training.ema = 0.9;
-      c.optimizer.type = OptimizerType::adamw;
-      c.optimizer.lr = 0.01;
-      return c;
-    };
-    require_success(train_on(3, config("whole", 31)));
-    // Validation makes the ranks of the whole run meet there too.
-    require_success(train_on(3, config("parts", 14)));
-    require_success(train_on(3, config("parts", 31), StartFrom::checkpoint));
-    const std::filesystem::path whole = newest(corpus.folder.path(name + "whole"));
-    const std::filesystem::path parts = newest(corpus.folder.path(name + "parts"));
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      const SafetensorsFile a((whole / file).string()), b((parts / file).string());
-      REQUIRE(a.tensors().size() == b.tensors().size());
-      for (const StoredTensor& t : a.tensors()) {
-        INFO(name << " " << file << " " << t.name);
-        CHECK(std::ranges::equal(t.bytes, b.at(t.name).bytes));
-      }
-      const bool outer = sync == Sync::block && file[0] == 'o';
-      CHECK((a.find("outer_momentum") != nullptr) == outer);
-    }
-    // Another number of ranks, or another way to work together, goes on as well.
-    require_success(train_on(2, config("parts", 40), StartFrom::checkpoint));
-    Config other = config("parts", 50);
-    other.parallel.sync = Sync::step;
-    require_success(train_on(1, other, StartFrom::checkpoint));
-    CHECK(state_of(other.training.checkpoint_dir)["step"] == 50);
-  }
-}
-
 TEST_CASE("ranks that draw their own batches share out each epoch") {
   const TrainingCorpus corpus(37, 2);
   Config one = config_of(corpus, "one", Sync::step, 1);
   require_success(train_on(1, one));
   const auto batches = steps_of(one.training.checkpoint_dir).size();
   CHECK(batches % 4 != 0);  // so that some ranks have nothing to do at the end of an epoch
-  for (Sync sync : {Sync::local, Sync::block, Sync::async}) {
-    Config c = config_of(corpus, str("run", static_cast<int>(sync)), sync, 2);
-    require_success(train_on(4, c));
-    CHECK(state_of(c.training.checkpoint_dir)["epoch"] == 3);
-    CHECK(state_of(c.training.checkpoint_dir)["step_in_epoch"] == 0);
-    size_t updates = 0;
-    int64_t fewest = 1 << 20, most = 0;
-    for (int rank = 0; rank < 4; ++rank) {
-      const auto steps = steps_of(c.training.checkpoint_dir, rank);
-      updates += steps.size();
-      fewest = std::min<int64_t>(fewest, static_cast<int64_t>(steps.size()));
-      most = std::max<int64_t>(most, static_cast<int64_t>(steps.size()));
-    }
-    CHECK(updates == batches);
-    CHECK(fewest < most);
-    CHECK(most - fewest <= 3);
+  Config c = config_of(corpus, "run", Sync::async, 2);
+  require_success(train_on(4, c));
+  CHECK(state_of(c.training.checkpoint_dir)["epoch"] == 3);
+  CHECK(state_of(c.training.checkpoint_dir)["step_in_epoch"] == 0);
+  size_t updates = 0;
+  int64_t fewest = 1 << 20, most = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto steps = steps_of(c.training.checkpoint_dir, rank);
+    updates += steps.size();
+    fewest = std::min<int64_t>(fewest, static_cast<int64_t>(steps.size()));
+    most = std::max<int64_t>(most, static_cast<int64_t>(steps.size()));
   }
-}
-
-TEST_CASE("staleness and divergence are logged where ranks average") {
-  const TrainingCorpus corpus(100, 2);
-  const Config c = config_of(corpus, "run", Sync::local, 5);
-  require_success(train_on(2, c));
-  const auto steps = steps_of(c.training.checkpoint_dir, 1);
-  REQUIRE(steps.size() > 12);
-  CHECK(steps[3]["staleness"] == 0);
-  CHECK(steps[5]["staleness"] == 5);
-  CHECK(steps[5]["divergence"].get<double>() > 0);
-  CHECK(steps[5]["divergence"].get<double>() < 0.5);
+  CHECK(updates == batches);
+  CHECK(fewest < most);
+  CHECK(most - fewest <= 3);
 }
 
 TEST_CASE("a model learns, in each mode") {
   const TrainingCorpus corpus(120, 24);
-  for (Sync sync : {Sync::step, Sync::local, Sync::block, Sync::async}) {
+  for (Sync sync : {Sync::step, Sync::async}) {
     Config c = config_of(corpus, str("run", static_cast<int>(sync)), sync, 4);
     c.data.dev = corpus.config("").data.dev;
     c.data.batch_frames = 100;
@@ -257,25 +144,22 @@ TEST_CASE("a model learns, in each mode") {
   }
 }
 
-TEST_CASE("bad data on one rank stop all of them, in each mode") {
+TEST_CASE("bad data on one rank stop all of them") {
   TrainingCorpus corpus;
   const std::string bad = corpus.spoil_longest();
-  for (Sync sync : {Sync::local, Sync::block, Sync::async}) {
-    Config c = config_of(corpus, str("bad", static_cast<int>(sync)), sync, 3);
-    c.data.sorta_grad = true;  // it comes last in the first epoch
-    const RankOutcome outcome = train_on(3, c);
-    for (const auto& e : outcome.errors) CHECK_THAT(message_of(e), Contains(bad));
-    const auto kept = list_checkpoints(c.training.checkpoint_dir);
-    REQUIRE_FALSE(kept.empty());
-    const auto state = state_of(c.training.checkpoint_dir);
-    CHECK(state["epoch"] == 0);
-    if (sync != Sync::async) CHECK(state["step"].get<int>() % 3 == 0);
-  }
+  Config c = config_of(corpus, "bad", Sync::async, 3);
+  c.data.sorta_grad = true;  // it comes last in the first epoch
+  const RankOutcome outcome = train_on(3, c);
+  for (const auto& e : outcome.errors) CHECK_THAT(message_of(e), Contains(bad));
+  const auto kept = list_checkpoints(c.training.checkpoint_dir);
+  REQUIRE_FALSE(kept.empty());
+  const auto state = state_of(c.training.checkpoint_dir);
+  CHECK(state["epoch"] == 0);
 }
 
 TEST_CASE("gradients that are never finite stop all ranks, in each mode") {
   const TrainingCorpus corpus;
-  for (Sync sync : {Sync::step, Sync::local, Sync::async}) {
+  for (Sync sync : {Sync::step, Sync::async}) {
     Config c = config_of(corpus, str("run", static_cast<int>(sync)), sync, 3);
     c.optimizer.lr = 1e30;
     c.training.clip = 0;
@@ -318,11 +202,11 @@ TEST_CASE("nobody waits for a rank that sleeps, and it catches up by taking over
       sync.accumulate(batch, 0, true);
       sync.apply({});
       while (session.in_flight() > 0) session.collect();
-      sync.meet({false, false, ballot, 1});
+      sync.meet({false, ballot, 1});
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       ++updates[static_cast<size_t>(rank)];
     }
-    sync.finish({false, true, ballot, 1});
+    sync.finish({false, ballot, 1});
     const std::lock_guard lock(mutex);
     nlohmann::json values;
     for (const LogValue& v : sync.log_values()) values[v.name] = v.value;
@@ -336,22 +220,19 @@ TEST_CASE("nobody waits for a rank that sleeps, and it catches up by taking over
 TEST_CASE("settings that do not go together are refused before anything is written") {
   const TrainingCorpus corpus;
   const auto refusal = [&](const std::function<void(Config&)>& change) {
-    Config c = config_of(corpus, "refused", Sync::local, 4);
+    Config c = config_of(corpus, "refused", Sync::async, 4);
     change(c);
     const std::string message = message_of(train_on(1, c).errors.at(0));
     CHECK_FALSE(std::filesystem::exists(c.training.checkpoint_dir));
     return message;
   };
   CHECK_THAT(refusal([](Config& c) { c.parallel.deterministic = Deterministic::world_invariant; }),
-             Contains("\"world_invariant\" and parallel.sync = \"local\" do not go together"));
+             Contains("\"world_invariant\" and parallel.sync = \"async\" do not go together"));
   CHECK_THAT(refusal([](Config& c) { c.parallel.pipeline = 2; }),
-             Contains("a pipeline (parallel.pipeline, ") && Contains("parallel.sync = \"local\""));
+             Contains("a pipeline (parallel.pipeline, ") && Contains("parallel.sync = \"async\""));
   CHECK_THAT(refusal([](Config& c) { c.parallel.shard_optimizer = true; }),
-             Contains("parallel.shard_optimizer and parallel.sync = \"local\" do not go"));
+             Contains("parallel.shard_optimizer and parallel.sync = \"async\" do not go"));
   CHECK_THAT(
-      refusal([](Config& c) {
-        c.parallel.sync = Sync::async;
-        c.schedule.type = ScheduleType::plateau;
-      }),
+      refusal([](Config& c) { c.schedule.type = ScheduleType::plateau; }),
       Contains("schedule.type = \"plateau\" and parallel.sync = \"async\" do not go together"));
 }

@@ -36,6 +36,7 @@ void require_corpus_of(const std::string& word) {
 Config config_from_words(const std::vector<std::string>& words,
                          const std::vector<std::string>& options, bool resumes) {
   std::string file;
+  bool is_stored = false;
   std::vector<std::string> overrides;
   for (const std::string& word : words) {
     if (word.find('=') != std::string::npos) {
@@ -51,17 +52,22 @@ Config config_from_words(const std::vector<std::string>& words,
   if (resumes && std::filesystem::is_directory(file)) {
     overrides.insert(overrides.begin(), "training.checkpoint_dir=" + file);
     file = settings_of_run(file);
+    is_stored = true;
   } else {
     if (recipe_named(file) == nullptr) require_configuration(file);
   }
   overrides.insert(overrides.end(), options.begin(), options.end());
-  const Config config = load_file_or_recipe(file, overrides);
+  const auto load = [&](const Config& base) {
+    return is_stored ? load_stored_config(file, overrides, base).config
+                     : load_file_or_recipe(file, overrides, base);
+  };
+  const Config config = load({});
   const TrainingConfig& t = config.training;
   const bool goes_on = resumes && !list_checkpoints(t.checkpoint_dir).empty();
   const std::string& model = goes_on ? t.checkpoint_dir : t.init_from;
   // A rank other than 0 may not have it; rank 0 says so when it is nowhere.
   if (model.empty() || files_of_model(model).empty()) return config;
-  return load_file_or_recipe(file, overrides, config_of_model(model));
+  return load(config_of_model(model));
 }
 
 std::string config_file_of(const std::vector<std::string>& words) {

@@ -110,7 +110,10 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
     fail_input(where, ": format '", metadata.at("format"), "', expected '", format_name, "'");
   }
   ModelDescription d;
-  d.config = parse_config(field(metadata, "config", where), where + " (its configuration)");
+  StoredConfig stored =
+      parse_stored_config(field(metadata, "config", where), where + " (its configuration)");
+  d.config = std::move(stored.config);
+  d.read_over = std::move(stored.read_over);
   d.sizes.features = positive(metadata, "features", where);
   d.sizes.outputs = positive(metadata, "outputs", where);
   d.alphabet = json_field<std::vector<std::string>>(metadata, "alphabet", where);

@@ -21,11 +21,6 @@ StoredState::StoredState(const Checkpoint& checkpoint) : weights_(open_weights(c
   }
 }
 
-bool StoredState::has(const std::string& slot) const {
-  return std::any_of(holders_.begin(), holders_.end(),
-                     [&](const Holder& h) { return h.files.front().find(slot) != nullptr; });
-}
-
 void StoredState::require(const std::string& slot, const std::vector<Parameters::Entry>& entries,
                           int64_t flat_size) const {
   for (const Holder& h : holders_) {

@@ -22,8 +22,6 @@ class StoredState {
   // All weights, with the description of the model as metadata.
   const SafetensorsFile& weights() const { return weights_; }
 
-  // Whether there is a slot of the optimiser's state of this name, of any stage.
-  bool has(const std::string& slot) const;
   // InputError unless the slot is there for all of `entries`, which lie in flat arrays of
   // `flat_size`.
   void require(const std::string& slot, const std::vector<Parameters::Entry>& entries,

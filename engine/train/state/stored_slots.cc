@@ -1,7 +1,5 @@
 #include "engine/train/state/stored_slots.h"
 
-#include <algorithm>
-
 namespace rondo {
 namespace {
 
@@ -11,16 +9,8 @@ namespace {
 
 }  // namespace
 
-StoredSlots::StoredSlots(const StoredState* stored, bool resumes, const TrainedModel& model,
-                         const std::vector<Optimizer::Slot>& more)
-    : stored_(stored), resumes_(resumes), model_(model) {
-  for (const auto& slot : more) more_.push_back(slot.name);
-}
-
 void StoredSlots::operator()(const Optimizer::Slot& slot) const {
   if (!stored_) return;
-  const bool extra = std::find(more_.begin(), more_.end(), slot.name) != more_.end();
-  if (extra && !stored_->has(slot.name)) return;
   require(slot.name);
   const Context& c = model_.context();
   std::vector<float> values;

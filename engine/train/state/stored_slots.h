@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "engine/sync/synchronizer.h"
 #include "engine/train/model/stored_state.h"
@@ -15,10 +14,9 @@ namespace rondo {
 // The optimiser's state, and what a strategy keeps besides, of the run so far.
 class StoredSlots final : public ReadSlot {
  public:
-  // `more`: the slots that not every checkpoint has. `stored`: rank 0's; null on the others, and
-  // where there is nothing to read.
-  StoredSlots(const StoredState* stored, bool resumes, const TrainedModel& model,
-              const std::vector<Optimizer::Slot>& more);
+  // `stored`: rank 0's; null on the others, and where there is nothing to read.
+  StoredSlots(const StoredState* stored, bool resumes, const TrainedModel& model)
+      : stored_(stored), resumes_(resumes), model_(model) {}
 
   bool resumes() const override { return resumes_; }
   void operator()(const Optimizer::Slot& slot) const override;
@@ -30,7 +28,6 @@ class StoredSlots final : public ReadSlot {
   const StoredState* const stored_;
   const bool resumes_;
   const TrainedModel& model_;
-  std::vector<std::string> more_;
 };
 
 // The same of a run that this rank, the first, kept; of a session in host memory. Throws Error
