@@ -92,9 +92,6 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
         std::make_unique<ChunkedTraining>(s.train.graph, s.train.outputs.loss, s.context,
                                           *s.parameters, options.tbptt, StateGradients::cut);
   }
-  if (options.weights_beside && !s.chunked && !options.lockstep && s.device->can_capture()) {
-    s.beside.emplace(s.train.planned, s.context);
-  }
   if (s.optimizer->averages()) s.optimizer->reset_average(s.context);
   s.totals = Buffer(*s.device, 2 * sizeof(LossTotals), "sums of losses");
   for (InFlight& item : s.ring) {

@@ -73,10 +73,6 @@ struct SessionOptions {
   // (kernels/linear_ctc/linear_ctc.h). 0: never. Nor in chunks (tbptt) and lockstep, which read the
   // logits.
   int64_t fuse_output_from = 4096;
-  // On GPUs: the gradients of weights on a stream of their own, beside the backward pass
-  // (engine/weights_beside.h), with the bits of one stream and more memory. Nothing in chunks
-  // (tbptt) and lockstep, and where a reducer watches nodes.
-  bool weights_beside = false;
   OptimizerOptions optimizer = {};
 };
 

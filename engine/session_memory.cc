@@ -19,13 +19,12 @@ BatchCapacity scaled(const BatchCapacity& c, double factor) {
 }
 
 // What to do when there is no memory for a plan.
-std::string advice(const Graph& graph, const Context& context, const BatchCapacity& capacity,
-                   Reuse reuse) {
+std::string advice(const Graph& graph, const Context& context, const BatchCapacity& capacity) {
   const size_t free = context.device->free_memory();
   if (free == 0) return "";
   const auto fits = [&](int64_t thousandths) {
     const BatchCapacity c = scaled(capacity, static_cast<double>(thousandths) / 1000);
-    const size_t bytes = plan_memory(graph, context, c, reuse).arena_bytes +
+    const size_t bytes = plan_memory(graph, context, c).arena_bytes +
                          plan_batch_bytes(graph, c, context.device->kind());
     return static_cast<double>(bytes) < 0.98 * static_cast<double>(free);  // pieces have gaps
   };
@@ -46,9 +45,9 @@ std::string advice(const Graph& graph, const Context& context, const BatchCapaci
 
 BucketedPlans Session::State::make_plans(const Graph& graph, const BatchCapacity& capacity) {
   try {
-    return {graph, context, capacity, *parameters, all_stages, reuse_of(graph)};
+    return {graph, context, capacity, *parameters};
   } catch (const OutOfMemory& e) {
-    throw OutOfMemory(e.what() + advice(graph, context, capacity, reuse_of(graph)));
+    throw OutOfMemory(e.what() + advice(graph, context, capacity));
   }
 }
 
@@ -96,10 +95,8 @@ Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {
   m.gradients = m.weights;
   m.optimizer = Optimizer::state_bytes(s.options.optimizer, s.parameters->flat_size());
   const BatchCapacity at_once = s.chunked ? s.chunked->chunk_capacity(capacity) : capacity;
-  m.activations =
-      s.chunked ? s.chunked->activation_bytes(at_once)
-                : plan_memory(s.train.planned, s.context, capacity, s.reuse_of(s.train.planned))
-                      .arena_bytes;
+  m.activations = s.chunked ? s.chunked->activation_bytes(at_once)
+                            : plan_memory(s.train.planned, s.context, capacity).arena_bytes;
   m.batch = plan_batch_bytes(s.train.graph, at_once, s.device->kind());
   return m;
 }

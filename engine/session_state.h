@@ -9,7 +9,6 @@
 #include "engine/graph/lockstep.h"
 #include "engine/graph/recording.h"
 #include "engine/session.h"
-#include "engine/weights_beside.h"
 #include "kernels/base/error.h"
 #include "kernels/totals/totals.h"
 
@@ -47,7 +46,6 @@ struct Session::State {
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Optimizer> optimizer;
   std::optional<BucketedPlans> train_plans, evaluate_plans, infer_plans;
-  std::optional<WeightsBeside> beside;
   Recording update_recording;
   std::unique_ptr<Lockstep> lockstep;
   std::unique_ptr<ChunkedTraining> chunked;  // tbptt
@@ -66,9 +64,6 @@ struct Session::State {
   size_t oldest = 0, in_flight = 0;
 
   // Memory (session_memory.cc).
-  Reuse reuse_of(const Graph& graph) const {
-    return beside && &graph == &train.planned ? Reuse::weights_beside : Reuse::by_liveness;
-  }
   BucketedPlans make_plans(const Graph& graph, const BatchCapacity& capacity);
   // The plan of the batch's bucket. All are made anew when the batch is larger than the largest.
   Plan& plan_for(std::optional<BucketedPlans>& plans, const Graph& graph, const BatchView& batch);

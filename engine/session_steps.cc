@@ -136,16 +136,6 @@ void Session::State::run_batch(Plan& plan, bool restart, bool updates) {
     add_to_totals(plan, restart);
     return;
   }
-  if (beside && !watched) {
-    plan.run_recorded(restart ? 1 : 0, [&] {
-      if (restart) clear_gradients();
-      beside->run_rest(plan);
-      add_to_totals(plan, restart);
-    });
-    beside->run(plan);
-    if (updates) update_recording.run(context, [this] { optimizer->update(context); });
-    return;
-  }
   // Marks belong to one reducer; a batch with them makes no update by itself.
   const size_t kind = watched ? 1 + reducers : updates ? 1 : 0;
   plan.run_recorded(2 * kind + (restart ? 1 : 0), [&] {

@@ -158,7 +158,6 @@ struct TrainingConfig {
   int accumulation = 1;
   int tbptt = 0;
   int fuse_output_from = 4096;
-  bool weights_beside = false;
   double clip = 1;
   double ema = 0;
   Metric metric = Metric::automatic;

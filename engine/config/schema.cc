@@ -221,10 +221,6 @@ Builder training_fields(TrainingConfig& c) {
         "with so many outputs (characters) or more, the loss is computed straight from the output "
         "layer's inputs and the logits are never in memory, for a third more of that layer's "
         "time; 0: never. In training on one rank or on replicas, without tbptt");
-  b.add(
-      "weights_beside", &c.weights_beside, any,
-      "GPUs: the gradients of weights on a stream of their own, beside the backward pass, in more "
-      "memory; the same bits. In training on one rank, without tbptt");
   b.add("clip", &c.clip, not_negative, "greatest global norm of the gradient; 0: not clipped");
   b.add("ema", &c.ema, below_one,
         "decay of an exponential moving average of the weights, used for validation; 0: none");
@@ -438,6 +434,8 @@ std::span<const Removed> removed() {
       Removed{"parallel.sync", "block", "", averages},
       Removed{"parallel.outer_lr", "", "1", outer},
       Removed{"parallel.outer_momentum", "", "0.5", outer},
+      Removed{"training.weights_beside", "", "false",
+              "gradients of weights are on the stream of all others"},
   };
   return all;
 }

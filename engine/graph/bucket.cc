@@ -19,8 +19,9 @@ BatchCapacity bucket_of(const BatchCapacity& extent, const BatchCapacity& most) 
 }
 
 BucketedPlans::BucketedPlans(const Graph& graph, const Context& context, const BatchCapacity& most,
-                             Parameters& parameters, int stage, Reuse reuse) {
-  all_.push_back(std::make_unique<Plan>(graph, context, most, parameters, reuse, stage));
+                             Parameters& parameters, int stage) {
+  all_.push_back(
+      std::make_unique<Plan>(graph, context, most, parameters, Reuse::by_liveness, stage));
   latest_ = all_.front().get();
 }
 

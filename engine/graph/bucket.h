@@ -27,7 +27,7 @@ class BucketedPlans {
  public:
   // Plan's arguments, for batches within `most`. All device memory is allocated here.
   BucketedPlans(const Graph& graph, const Context& context, const BatchCapacity& most,
-                Parameters& parameters, int stage = all_stages, Reuse reuse = Reuse::by_liveness);
+                Parameters& parameters, int stage = all_stages);
 
   // The plan of the bucket of a batch of this extent, which largest() holds. It is made when the
   // bucket is met for the first time, and stays where it is. Where the bucket's arena would not fit

@@ -142,15 +142,6 @@ void Plan::run_node(size_t i) {
   if (thunks_[i]) thunks_[i](context_);
 }
 
-void Plan::run_beside(size_t group, const Context& beside, size_t first, size_t last) {
-  if (group >= beside_.size()) beside_.resize(group + 1);
-  beside_[group].run(beside, [&] {
-    for (size_t i = first; i < last; ++i) {
-      if (thunks_[i]) thunks_[i](beside);
-    }
-  });
-}
-
 Thunk Plan::bind_part(size_t index, const Node& as) {
   binding_ = index;
   Thunk part = rule_of(as.op).bind(*this, as);

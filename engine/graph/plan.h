@@ -49,10 +49,6 @@ class Plan final : public Binder {
     recordings_[part].run(context_, work);
   }
 
-  // Nodes [first, last) with another stream's context, as a Recording of their own; for
-  // WeightsBeside, whose group they are.
-  void run_beside(size_t group, const Context& beside, size_t first, size_t last);
-
   // Copies a value (its extent's rows only, all planes) to host memory and waits.
   void read(ValueId id, void* to, size_t bytes) const;
   // Copies into a value; for stage boundaries and tests.
@@ -94,7 +90,6 @@ class Plan final : public Binder {
   MemoryPlan memory_;
   std::shared_ptr<Held> held_;
   std::vector<Thunk> thunks_;
-  std::vector<Recording> beside_;      // by group
   std::vector<bool> reads_;            // values that nodes of this plan read
   std::string_view reads_labels_;      // the first op of this plan that does; empty: none
   size_t binding_ = 0;                 // the node being bound

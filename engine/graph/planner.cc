@@ -38,43 +38,11 @@ std::vector<bool> find_needed(const Graph& g) {
   return node_needed;
 }
 
-bool only_makes_gradients(const Graph& g, const Node& node) {
-  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-    return id == no_value || g.value(id).role == ValueRole::gradient;
-  });
-}
-
-// Nodes of weight gradients whose outputs no other node reads, or adds to.
-std::vector<bool> find_beside(const Graph& g, const std::vector<bool>& needed) {
-  std::vector<bool> elsewhere(g.values.size(), false), beside(g.nodes.size(), false);
-  const auto may_be = [&](const Node& node) {
-    return node.phase == Phase::weight_gradient && only_makes_gradients(g, node);
-  };
-  for (const Node& node : g.nodes) {
-    for (ValueId id : node.inputs) {
-      if (id != no_value) elsewhere[static_cast<size_t>(id)] = true;
-    }
-    if (may_be(node)) continue;
-    for (ValueId id : node.outputs) {
-      if (id != no_value) elsewhere[static_cast<size_t>(id)] = true;
-    }
-  }
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    const std::vector<ValueId>& made = g.nodes[i].outputs;
-    beside[i] =
-        needed[i] && may_be(g.nodes[i]) && std::none_of(made.begin(), made.end(), [&](ValueId id) {
-          return id != no_value && elsewhere[static_cast<size_t>(id)];
-        });
-  }
-  return beside;
-}
-
 struct Liveness {
   std::vector<int> defined, last_use;  // by value; -1: never
 };
 
-Liveness find_liveness(const Graph& g, const std::vector<bool>& needed,
-                       const std::vector<bool>& beside, int stage) {
+Liveness find_liveness(const Graph& g, const std::vector<bool>& needed, int stage) {
   Liveness l{std::vector<int>(g.values.size(), -1), std::vector<int>(g.values.size(), -1)};
   const int end = static_cast<int>(g.nodes.size());
   for (int i = 0; i < end; ++i) {
@@ -94,7 +62,7 @@ Liveness find_liveness(const Graph& g, const std::vector<bool>& needed,
       const auto v = static_cast<size_t>(id);
       if (in_stage(node, stage)) {
         if (l.defined[v] < 0) l.defined[v] = 0;  // comes from another stage
-        l.last_use[v] = std::max(l.last_use[v], beside[static_cast<size_t>(i)] ? end : i);
+        l.last_use[v] = std::max(l.last_use[v], i);
       } else if (l.defined[v] >= 0) {
         l.last_use[v] = end;  // leaves for another stage
       }
@@ -176,17 +144,6 @@ class Pieces {
     scratch_.emplace_back(node, intervals_.size());
     intervals_.push_back({align_up(bytes), now, now, no_offset});
   }
-  // Of a node that runs beside the others: one piece for all of these, which take turns, to the
-  // end.
-  void add_scratch_beside(size_t node, size_t bytes) {
-    if (beside_ == none) {
-      beside_ = intervals_.size();
-      const int now = static_cast<int>(node), end = static_cast<int>(graph_.nodes.size());
-      intervals_.push_back({0, now, end, no_offset});
-    }
-    intervals_[beside_].bytes = std::max(intervals_[beside_].bytes, align_up(bytes));
-    scratch_.emplace_back(node, beside_);
-  }
 
   void place_in(MemoryPlan& plan, bool reuse) {
     place(intervals_, &plan.arena_bytes, reuse);
@@ -212,7 +169,6 @@ class Pieces {
   std::vector<Interval> intervals_;
   std::vector<size_t> of_value_;                    // indices of intervals_
   std::vector<std::pair<size_t, size_t>> scratch_;  // node, index
-  size_t beside_ = none;                            // the index of their scratch
 };
 
 }  // namespace
@@ -224,9 +180,7 @@ MemoryPlan plan_memory(const Graph& g, const Context& context, const BatchCapaci
   plan.workspace_offset.assign(g.nodes.size(), no_offset);
   plan.workspace_bytes.assign(g.nodes.size(), 0);
   plan.needed = find_needed(g);
-  plan.beside = reuse == Reuse::weights_beside ? find_beside(g, plan.needed)
-                                               : std::vector<bool>(g.nodes.size(), false);
-  const Liveness live = find_liveness(g, plan.needed, plan.beside, stage);
+  const Liveness live = find_liveness(g, plan.needed, stage);
   Pieces pieces(g, capacity, live);
   // In execution order, so that an in-place output finds its input's piece.
   for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -239,12 +193,7 @@ MemoryPlan plan_memory(const Graph& g, const Context& context, const BatchCapaci
     if (rule.workspace) plan.workspace_bytes[i] = rule.workspace(context, g, node, capacity);
   }
   for (size_t i = 0; i < g.nodes.size(); ++i) {
-    if (plan.workspace_bytes[i] == 0) continue;
-    if (plan.beside[i]) {
-      pieces.add_scratch_beside(i, plan.workspace_bytes[i]);
-    } else {
-      pieces.add_scratch(i, plan.workspace_bytes[i]);
-    }
+    if (plan.workspace_bytes[i] > 0) pieces.add_scratch(i, plan.workspace_bytes[i]);
   }
   pieces.place_in(plan, reuse != Reuse::never);
   return plan;

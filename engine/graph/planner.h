@@ -18,7 +18,6 @@ struct MemoryPlan {
   std::vector<size_t> workspace_offset;  // by node; no_offset: none
   std::vector<size_t> workspace_bytes;   // by node
   std::vector<bool> needed;              // by node: its results reach something that is read
-  std::vector<bool> beside;              // by node: it may run on a second stream
   size_t arena_bytes = 0;
   size_t sum_of_values = 0;  // what it would take without reuse
 
@@ -28,9 +27,6 @@ struct MemoryPlan {
 enum class Reuse : uint8_t {
   by_liveness,
   never,  // every value keeps its own memory (lockstep, debugging)
-  // By liveness, but nodes of weight gradients may run at any time until the end, one after
-  // another, beside all others (engine/weights_beside.h).
-  weights_beside,
 };
 
 // Plans the nodes of one stage, or all. Values that cross into the stage live from the start, those

@@ -35,14 +35,16 @@ def test_models_are_read():
 
 
 def test_what_is_no_more_is_told():
-    for name in NO_MORE:
+    for name, key, value in (("local", "parallel.sync", '"local"'), ("block", "parallel.outer_lr", "0.9"),
+                             ("every_setting", "training.weights_beside", "true")):
         with folder() as root:
             unpack(FOLDER / f"{name}.tar.xz", root)
-            run("train", "--ranks", 2, "--resume", "run", "training.max_steps=9", cwd=root,
-                says=["warning: read over in the settings of the run so far: ", f"parallel.sync = \"{name}\" is no more: "])
+            words = ["train", *json.loads((root / "fixture.json").read_text())["flags"], "--resume", "run"]
+            run(*words, "training.max_steps=9", cwd=root,
+                says=["warning: read over in the settings of the run so far: ", f"{key} = {value} is no more: "])
             # Its own settings do not say it any more.
-            run("train", "--ranks", 2, "--resume", "run", "training.max_steps=10", cwd=root, not_says="read over")
-            fails("train", "--ranks", 2, "--resume", "run", f"parallel.sync={name}", cwd=root, errs="is no more")
+            run(*words, "training.max_steps=10", cwd=root, not_says="read over")
+            fails(*words, f"{key}={value}", cwd=root, errs="is no more")
 
 
 def test_runs_go_on():

@@ -63,20 +63,6 @@ def test_accumulation_averages_dropout_chunks_and_streams():
         run("transcribe", root / "b", root / "dev001.wav", "--stream", not_says=[f"{STAND_IN}: "])
 
 
-def test_gradients_of_weights_beside_the_backward_pass():
-    """A stream without its waits is misuse (stand_in_order.h)."""
-    with folder() as root:
-        tone_corpus(root)
-        kinds = (["training.dtype=f32"], ["training.dtype=bf16"], ["training.accumulation=2", "model.dropout=0.2"])
-        for i, settings in enumerate(kinds):
-            there = trained(root, root / f"one{i}", "training.epochs=3", *settings)[0]
-            kernels, replays = trained(root, root / f"two{i}", "training.epochs=3", "training.weights_beside=true",
-                                       *settings)
-            # The groups of weights are recorded by themselves, beside the rest of the step.
-            check(len(kernels) > len(there), kernels, there)
-            check(replays >= 3 * len(kernels), replays, kernels)
-
-
 def test_every_variant_of_every_kernel_is_launched_as_cuda_allows():
     """Wrong results all over; but a launch that is refused, or a host that reads device memory, shows."""
     rows = []

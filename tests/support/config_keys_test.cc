@@ -174,7 +174,6 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(training, accumulation);
   MEMBER(training, tbptt);
   MEMBER(training, fuse_output_from);
-  MEMBER(training, weights_beside);
   MEMBER(training, clip);
   MEMBER(training, ema);
   MEMBER(training, average_best);

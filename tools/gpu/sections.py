@@ -40,13 +40,11 @@ STACK_OPS = ["lstm_stack_forward", "lstm_stack_backward"]
 CTC_OPS = ["ctc", "ctc_chunk_alpha", "ctc_chunk_grad", "linear_ctc", "linear_ctc_grad"]
 DTYPES = ["bf16", "f32"]
 # The variants of LSTM_OPS by which a training step is timed, each by name, in order of priority: tasks of training_task.py
-# and types, and those that take them there (kernels/lstm/lstm_conditions.h). Last, variants by which the step is timed
-# once more with gradients of weights on a second stream, with the first task and type.
+# and types, and those that take them there (kernels/lstm/lstm_conditions.h).
 FAMILIES = {("bilstm", "bf16"): ["cluster", "cluster_split", "grid", "portable"],
             ("bilstm", "f32"): ["grid", "portable"],
             ("brain_to_text", "bf16"): ["grid_cluster", "grid", "portable"],
             ("algoperf", "f32"): ["cluster", "cluster_split", "fused"]}
-BESIDE, BESIDE_ENDING = ["cluster", "portable"], " beside"
 OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after bilstm
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
@@ -108,23 +106,13 @@ END = 2000  # characters kept of what a program said
 
 
 def family_steps():
-    """{name: (task, type, family, settings)} of what section families times; names are "bilstm bf16 cluster" or
-    "bilstm bf16 cluster beside"."""
-    steps = {f"{task} {dtype} {family}": (task, dtype, family, [])
-             for (task, dtype), families in FAMILIES.items() for family in families}
-    task, dtype = next(iter(FAMILIES))
-    return steps | {f"{task} {dtype} {family}{BESIDE_ENDING}": (task, dtype, family, ["training.weights_beside=true"])
-                    for family in BESIDE}
+    """{name: (task, type, family)} of what section families times; names are "bilstm bf16 cluster"."""
+    return {f"{task} {dtype} {family}": (task, dtype, family)
+            for (task, dtype), families in FAMILIES.items() for family in families}
 
 
 def named_kernels(family):
     return ["--kernels", ",".join(f"{op}={family}" for op in LSTM_OPS)]
-
-
-def moved_by_second_stream(ours):
-    """Names of steps whose loss is not that of the same step on one stream."""
-    return [name for name, there in ours.items() if name.endswith(BESIDE_ENDING) and "loss" in there
-            and there["loss"] != ours.get(name[:-len(BESIDE_ENDING)], there).get("loss", there["loss"])]
 
 
 def key_of(row):
@@ -321,19 +309,17 @@ class Check:
             return {"status": "skipped", "detail": "rondo is not built"}
         steps = family_steps()
         if self.rehearses:  # where models are trained on the CPU there is one family
-            last = {(task, dtype, *settings): name for name, (task, dtype, _, settings) in steps.items()}
+            last = {(task, dtype): name for name, (task, dtype, _) in steps.items()}
             steps = {name: steps[name] for name in last.values()}
         ours = self.step_times("families", {
-            name: (task, dtype, settings if self.rehearses else [*named_kernels(family), *settings])
-            for name, (task, dtype, family, settings) in steps.items()})
+            name: (task, dtype, [] if self.rehearses else named_kernels(family))
+            for name, (task, dtype, family) in steps.items()})
         timed = {name: times["median_ms"] for name, times in ours.items() if "median_ms" in times}
         fastest = {group: min(names, key=timed.get) for group in map(" ".join, FAMILIES)
                    if (names := [n for n in timed if n.rpartition(" ")[0] == group])}
-        # A family that fails is told by lstm_twice and full_size; here the others' times still count. A second stream
-        # that lacks an event shows nowhere else: its losses are other ones.
-        moved = moved_by_second_stream(ours)
-        good = len(fastest) == len(FAMILIES) and not moved
-        return {"status": "passed" if good else "failed", "ours": ours, "fastest": fastest, "moved": moved,
+        # A family that fails is told by lstm_twice and full_size; here the others' times still count.
+        good = len(fastest) == len(FAMILIES)
+        return {"status": "passed" if good else "failed", "ours": ours, "fastest": fastest,
                 "detail": "; ".join(f"{n}: {t['detail'].strip()[-200:]}" for n, t in ours.items() if "detail" in t)}
 
     def step_times(self, section, steps):

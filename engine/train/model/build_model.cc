@@ -107,7 +107,6 @@ SessionOptions session_options(const Config& config, DeviceId device) {
   o.tbptt = config.training.tbptt;
   // What is cut in time reads the logits.
   o.fuse_output_from = config.parallel.sequence > 1 ? 0 : config.training.fuse_output_from;
-  o.weights_beside = config.training.weights_beside;
   return o;
 }
 
