@@ -286,6 +286,36 @@ TEST_CASE("outlines have as many corners as are said", "[page]") {
   CHECK_THAT(problem_of(4097), Contains("expected x and y of 3 to 4096 points"));
 }
 
+TEST_CASE("a line may reach beyond its page on any side, however its place is given", "[page]") {
+  const auto region_of = [](const std::string& xml) {
+    PageFile page = parse_page(xml, "p.xml");
+    set_regions(page, {220, 160});
+    CHECK(page.lines.at(0).problem.empty());
+    return page.lines[0].region;
+  };
+  for (const auto& [left, top] : std::vector<std::pair<int, int>>{
+           {-5, 20}, {20, -7}, {-5, -7}, {150, 20}, {20, 130}, {150, 130}}) {
+    INFO(left << ", " << top);
+    const int right = left + 100, bottom = top + 40;
+    const Points corners = {{left, top}, {right, top}, {right, bottom}, {left, bottom}};
+    const std::string polygon =
+        str(left, ",", top, " ", right, ",", top, " ", right, ",", bottom, " ", left, ",", bottom);
+    const std::string baseline = str(left, ",", bottom - 8, " ", right, ",", bottom - 8);
+    const std::string box =
+        str("HPOS='", left, "' VPOS='", top, "' WIDTH='100' HEIGHT='40' BASELINE='", baseline, "'");
+    for (const std::string& xml :
+         {alto("<TextLine " + box + "/>"),
+          alto("<TextLine " + box + "><Shape><Polygon POINTS='" + polygon +
+               "'/></Shape></TextLine>"),
+          page_xml(region("r", "<TextLine><Coords points='" + polygon + "'/><Baseline points='" +
+                                   baseline + "'/></TextLine>"))}) {
+      const ImageRegion region = region_of(xml);
+      CHECK(region.corners == corners);
+      CHECK(region.baseline == Points{{left, bottom - 8}, {right, bottom - 8}});
+    }
+  }
+}
+
 TEST_CASE("a page that is a little wider than its image is scaled each way by itself", "[page]") {
   const std::string box = "100,100 900,100 900,200 100,200";
   PageFile page = parse_page(

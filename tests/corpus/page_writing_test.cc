@@ -314,6 +314,31 @@ TEST_CASE("outlines, baselines and blocks of new documents stay on their page", 
   }
 }
 
+TEST_CASE("names of images and lines are as they were in whatever is written", "[page]") {
+  // What ends a string or an element, begins an entity or separates properties.
+  const std::string image = "a \"b\" C:\\d\\'e'; bbox <&amp;.png", id = "l\"\\'<&amp;;";
+  PageFile page = parse_page(page_xml(region("r", line("l", ""))), "");
+  set_regions(page, {220, 160});
+  page.image = image;
+  page.lines.at(0).id = id;
+  page.lines[0].block = "b" + id;
+  const std::vector<ReadLine> read = readings({"a"});
+  for (const std::string& document :
+       {to_page_xml(page, read, "test"), to_alto(page, read, "test")}) {
+    const PageFile again = parse_page(document, "p.xml");
+    CHECK(again.image_name == image);
+    CHECK(again.lines.at(0).id == id);
+    CHECK(again.lines[0].block == "b" + id);
+  }
+  const std::string hocr = to_hocr(page, read, "test");
+  CHECK(found(hocr, "<title>([^<]*)<") == Texts{"a \"b\" C:\\d\\'e'; bbox &lt;&amp;amp;.png"});
+  // In hOCR a backslash stands before a quote in a name, and before a backslash.
+  CHECK_THAT(hocr, Contains("title=\"image &quot;a \\&quot;b\\&quot; C:\\\\d\\\\'e'; bbox "
+                            "&lt;&amp;amp;.png&quot;; bbox 0 0 220 160; ppageno 0\""));
+  CHECK(found(hocr, "class=\"ocr_line\"[^>]* id=\"([^\"]*)\"") ==
+        Texts{"l&quot;\\'&lt;&amp;amp;;"});
+}
+
 TEST_CASE("how sure the model is, of characters, words and lines", "[page]") {
   const TemporaryFolder folder;
   const std::string xml = alto("<TextLine " + box_of(0) + "/>");

@@ -29,6 +29,20 @@ TEST_CASE("a field of a manifest that is null is absent", "[manifest]") {
   CHECK(e.extra == R"({"mine":null})");
   CHECK_THROWS_WITH(parse_manifest(R"({"audio_filepath": null})", "m.jsonl"),
                     Catch::Contains("has no \"audio_filepath\""));
+  // Each of them, and with each kind of input.
+  for (const std::string input : {"audio_filepath", "features_filepath", "image_filepath"}) {
+    const std::string plain = "{\"" + input + "\":\"a\"";
+    for (const std::string field :
+         {"audio_filepath", "features_filepath", "image_filepath", "features_key", "bytes",
+          "region", "baseline", "offset", "duration", "channel", "speaker", "text", "label",
+          "target", "labels", "frame_labels"}) {
+      if (field == input) continue;
+      INFO(input << ", " << field);
+      const Manifest one = parse_manifest(plain + ",\"" + field + "\":null}", "m.jsonl");
+      CHECK(to_json_line(one.entries.at(0)) == plain + "}");
+      CHECK(one.entries[0].wrong_targets.empty());
+    }
+  }
 }
 
 TEST_CASE("a manifest's fields are read and the rest is kept", "[manifest]") {
