@@ -41,6 +41,11 @@ std::string document_text(const pugi::xml_document& document, bool indented) {
 
 void reread(pugi::xml_document& document, const PageFile& page) {
   parse_xml(document, data::read_regular_file(page.path), page.path);
+  // Whatever it was, it is written as UTF-8.
+  for (pugi::xml_node node : document.children()) {
+    pugi::xml_attribute encoding = node.attribute("encoding");
+    if (node.type() == pugi::node_declaration && encoding) encoding.set_value("UTF-8");
+  }
 }
 
 std::vector<pugi::xml_node> text_lines(const pugi::xml_node& top, const PageFile& page) {

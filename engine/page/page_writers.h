@@ -1,8 +1,8 @@
 // What a recogniser has read on a page, as hOCR, ALTO and PAGE-XML.
 //
 // A page that was read from a file of the same format is that file with its texts filled in:
-// regions, ids, outlines and what else stands in it stay, the texts of its lines are replaced.
-// Otherwise a new document is made, of one block with all lines.
+// regions, ids, outlines and what else stands in it stay, the texts of its lines are replaced. It
+// is UTF-8, whatever the file was. Otherwise a new document is made, of one block with all lines.
 //
 // - hOCR 1.2: ocr_page, ocr_carea, ocr_line, ocrx_word with x_wconf, ocrx_cinfo with x_bboxes and
 //   x_confs

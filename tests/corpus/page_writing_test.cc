@@ -305,6 +305,11 @@ TEST_CASE("outlines, baselines and blocks of new documents stay on their page", 
           Texts{str("0,0 ", w, ",0 ", w, ",", h, " 0,", h), str("0,0 ", w, ",0 ", w, ",40 0,30"),
                 str("10,", h - 30, " 60,", h - 30, " 60,", h, " 10,", h)});
     CHECK(found(document, "<Baseline points=\"([^\"]*)\"") == Texts{str("0,28 ", w, ",38")});
+    // Lines that cannot be read are in none.
+    const std::string hocr = to_hocr(page, read, "test");
+    CHECK(bounds_of(hocr, "ocr_line") ==
+          Texts{str("0 0 ", w, " 40"), str("10 ", h - 30, " 60 ", h)});
+    CHECK(bounds_of(hocr, "ocr_carea") == Texts{str("0 0 ", w, " ", h)});
     const std::string alto = to_alto(page, read, "test");
     CHECK(boxes_of(alto, "TextBlock") == Texts{str("0 0 ", w, " ", h)});
     CHECK(boxes_of(alto, "TextLine") == Texts{str("0 0 ", w, " 40"), str("10 ", h - 30, " 50 30")});
@@ -361,6 +366,107 @@ TEST_CASE("how sure the model is, of characters, words and lines", "[page]") {
     const std::string hocr = to_hocr(page, std::span(&line, 1), "test");
     CHECK(found(hocr, "x_wconf ([0-9]+)\"") == Texts{"38", "33"});
     CHECK(found(hocr, "x_confs ([0-9.]+)\"") == Texts{"25", "50", "33.33"});
+  }
+}
+
+TEST_CASE("a file of any encoding is filled in as UTF-8, and says so", "[page]") {
+  const TemporaryFolder folder;
+  const auto encoded = [](const std::string& text, bool is_wide) {
+    std::string bytes = is_wide ? "\xff\xfe" : "";
+    for (const char32_t c : code_points(text)) {
+      bytes += static_cast<char>(c);
+      if (is_wide) bytes += static_cast<char>(c >> 8);
+    }
+    return bytes;
+  };
+  const std::vector<ReadLine> lines = readings({"ſchön"});
+  for (const std::string encoding : {"UTF-16", "ISO-8859-1", "latin1", "utf-8", ""}) {
+    for (const bool is_alto : {true, false}) {
+      INFO(encoding << (is_alto ? ", ALTO" : ", PAGE"));
+      const bool is_ascii = encoding == "utf-8" || encoding.empty();
+      const std::string name = is_ascii ? "page.png" : "p\u00e4ge.png";
+      std::string xml =
+          is_alto ? alto("<TextLine " + box_of(0) + "/>", "", "pixel", name)
+                  : page_xml(region("r", line("a", "")), "imageFilename=\"" + name + "\"");
+      if (!is_alto) xml.erase(0, xml.find("?>") + 2);
+      const std::string said = encoding.empty() ? "" : " encoding='" + encoding + "'";
+      xml = "<?xml version='1.0'" + said + "?><!-- -->" + xml;
+      const PageFile page = opened(folder, encoded(xml, encoding == "UTF-16"));
+      CHECK(page.image_name == name);
+      const std::string filled =
+          is_alto ? to_alto(page, lines, "test") : to_page_xml(page, lines, "test");
+      CHECK(found(filled, "encoding=[\"']([^\"']*)[\"']") ==
+            (encoding.empty() ? Texts{} : Texts{"UTF-8"}));
+      CHECK(texts_of(filled) == Texts{"ſchön"});
+      CHECK(parse_page(filled, "w.xml").image_name == name);
+    }
+  }
+}
+
+TEST_CASE("a text that is filled in stands where the schema of PAGE-XML has it", "[page]") {
+  const TemporaryFolder folder;
+  const std::string coords = "<Coords points='0,0 200,0 200,40 0,40'/>";
+  const std::string old = "<TextEquiv><Unicode>alt</Unicode></TextEquiv>";
+  const auto names = [&](const std::string& begin, const std::string& end) {
+    const PageFile page = opened(
+        folder, page_xml("<TextRegion><TextLine>" + begin + end + "</TextLine></TextRegion>"));
+    const std::string filled = to_page_xml(page, readings({"neu"}), "test");
+    const size_t first = filled.find("<TextLine>") + 10, last = filled.find("</TextLine>");
+    return found(filled.substr(first, last - first), "<([A-Z][A-Za-z]*)[ />]");
+  };
+  // Of what may follow it, each alone and in the order of the schema.
+  for (const Texts& behind : std::vector<Texts>{{},
+                                                {"TextStyle"},
+                                                {"UserDefined"},
+                                                {"Labels"},
+                                                {"TextStyle", "UserDefined", "Labels"},
+                                                {"UserDefined", "Labels"}}) {
+    Texts wanted = {"Coords", "Baseline", "TextEquiv", "Unicode"};
+    std::string end;
+    for (const std::string& name : behind) {
+      wanted.push_back(name);
+      end += "<" + name + "/>";
+    }
+    const std::string begin = coords + "<Baseline points='0,30 200,30'/>";
+    CHECK(names(begin, end) == wanted);
+    CHECK(names(begin + "<Word>" + old + "</Word>" + old + old, end) == wanted);
+  }
+  // In a region its own text style alone is behind it.
+  const PageFile page =
+      opened(folder, page_xml("<TextRegion>" + coords + "<UserDefined/><Labels/>" +
+                              line("l", "alt") + old + "<TextStyle/></TextRegion>"));
+  const std::string filled = to_page_xml(page, readings({"neu"}), "test");
+  const size_t behind = filled.find("</TextLine>");
+  CHECK(found(filled.substr(behind), "<([A-Z][A-Za-z]*)[ />]") ==
+        Texts{"TextEquiv", "Unicode", "TextStyle"});
+}
+
+TEST_CASE("a new document that is read again has its lines where they were", "[page]") {
+  const std::string level = "<Baseline points='20,36 180,36'/>",
+                    bent = "<Baseline points='20,108 90,112 180,108'/>";
+  const std::string lines =
+      line("box", "", "10,5 200,5 200,15 10,15") +
+      "<TextLine id='both'><Coords points='20,16 180,16 180,40 20,40'/>" + level + "</TextLine>" +
+      line("polygon", "", "10,50 200,60 190,70 20,75") +
+      "<TextLine id='around'><Coords points='20,86 100,84 180,86 180,116 20,116'/>" + bent +
+      "</TextLine><TextLine id='stripe'><Baseline points='20,140 180,138'/></TextLine>";
+  PageFile page = parse_page(page_xml(region("r", lines)), "");
+  set_regions(page, {220, 160});
+  page.image = "p.png";
+  REQUIRE(page.lines.size() == 5);
+  const std::vector<ReadLine> read = readings({"a", "b b", "", "d", "e"});
+  for (const std::string& document :
+       {to_page_xml(page, read, "test"), to_alto(page, read, "test")}) {
+    PageFile again = parse_page(document, "again.xml");
+    set_regions(again, {220, 160});
+    REQUIRE(again.lines.size() == 5);
+    for (size_t i = 0; i < 5; ++i) {
+      INFO(page.lines[i].id << (again.format == PageFormat::alto ? ", ALTO" : ", PAGE"));
+      CHECK(again.lines[i].id == page.lines[i].id);
+      CHECK(again.lines[i].block == "r");
+      CHECK(again.lines[i].region == page.lines[i].region);
+      CHECK(again.lines[i].text == read[i].text);
+    }
   }
 }
 
