@@ -65,7 +65,7 @@ void read_alto(const pugi::xml_node& root, PageFile& page) {
     const auto baseline = node.attribute("BASELINE");
     if (baseline && std::isnan(number_of(baseline)))
       read_baseline(line, "BASELINE", baseline.value());
-    if (points) {
+    if (has_points(points.value())) {
       read_outline(line, "Polygon", points.value());
     } else {
       read_box(line, node);

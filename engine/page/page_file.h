@@ -2,9 +2,9 @@
 // 4).
 //
 // Elements and attributes are told by their local names, whatever their prefix and the version of
-// the schema; UTF-16 is read as UTF-8 is. Entities that a document declares for itself are
-// expanded, to at most 1 MB; one that it does not declare, or that is in another file, is an error:
-// nothing is fetched.
+// the schema; UTF-16 and ISO-8859-1 are read as UTF-8 is. Entities that a document declares for
+// itself are expanded, to at most 1 MB; one that it does not declare, or that is in another file,
+// is an error: nothing is fetched.
 //
 // What is taken of a page: its lines in reading order, each with the polygon or box around it, its
 // baseline where it has one, and its text.

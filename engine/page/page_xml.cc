@@ -104,8 +104,7 @@ void read_page_xml(const pugi::xml_node& root, PageFile& page) {
     const auto baseline = points_of(child_of(node, "Baseline"));
     if (baseline) read_baseline(line, "Baseline", *baseline);
     const auto points = points_of(child_of(node, "Coords"));
-    // Some programs write an empty one where there is a baseline alone.
-    const bool is_outline = points && (line.baseline.empty() || !points->empty());
+    const bool is_outline = points && (line.baseline.empty() || has_points(*points));
     if (is_outline) read_outline(line, "Coords", *points);
     require_place(line, "has no Coords with points, expected a polygon, nor a Baseline");
     line.has_text = read_text_equiv(node, line.text) || read_words(node, line.text);

@@ -26,6 +26,30 @@ void skip_separators(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(" ,\t\r\n"), text.size()));
 }
 
+// The line of a place, which the parser counts in bytes of the document as UTF-8.
+int64_t line_at(std::string_view xml, pugi::xml_encoding encoding, ptrdiff_t place) {
+  using namespace pugi;
+  const bool is_wide = encoding == encoding_utf16_le || encoding == encoding_utf16_be;
+  const bool is_widest = encoding == encoding_utf32_le || encoding == encoding_utf32_be;
+  const bool is_low_first = encoding == encoding_utf16_le || encoding == encoding_utf32_le;
+  const size_t unit = is_widest ? 4 : is_wide ? 2 : 1;
+  const auto bytes_of = [&](uint32_t value) {
+    if (value < 0x80 || encoding == encoding_utf8) return 1;
+    if (value < 0x800 || (is_wide && value >= 0xd800 && value < 0xe000)) return 2;
+    return value < 0x10000 ? 3 : 4;
+  };
+  int64_t line = 1;
+  ptrdiff_t passed = 0;
+  for (size_t at = 0; passed < place && xml.size() - at >= unit; at += unit) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < unit; ++i)
+      value = value << 8 | static_cast<uint8_t>(xml[at + (is_low_first ? unit - 1 - i : i)]);
+    line += value == '\n';
+    passed += bytes_of(value);
+  }
+  return line;
+}
+
 }  // namespace
 
 void parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path) {
@@ -36,15 +60,7 @@ void parse_xml(pugi::xml_document& document, std::string_view xml, const std::st
                            (pugi::parse_default & ~pugi::parse_escapes) | pugi::parse_comments |
                                pugi::parse_declaration | pugi::parse_doctype | pugi::parse_pi);
   const auto fail = [&](ptrdiff_t offset, const std::string& what) {
-    // Places are those in UTF-8.
-    const size_t bytes =
-        result.encoding == pugi::encoding_utf16_le || result.encoding == pugi::encoding_utf16_be
-            ? 2
-            : 1;
-    const auto at =
-        std::min(bytes * static_cast<size_t>(std::max<ptrdiff_t>(offset, 0)), xml.size());
-    const auto before = xml.substr(0, at);
-    fail_input(path, ":", 1 + std::count(before.begin(), before.end(), '\n'), ": ", what);
+    fail_input(path, ":", line_at(xml, result.encoding, offset), ": ", what);
   };
   if (!result) fail(result.offset, str("is no whole XML document: ", result.description()));
   expand_references(document, fail);
@@ -136,9 +152,13 @@ void read_outline(PageLine& line, const char* what, std::string_view points) {
   line.outline = read_points(line, what, points, 3, most_region_corners);
 }
 
-void read_baseline(PageLine& line, const char* what, std::string_view points) {
+bool has_points(std::string_view points) {
   skip_separators(points);
-  if (points.empty()) return;
+  return !points.empty();
+}
+
+void read_baseline(PageLine& line, const char* what, std::string_view points) {
+  if (!has_points(points)) return;
   line.baseline = read_points(line, what, points, 1, most_baseline_points);
   if (line.baseline.size() < 2) line.baseline.clear();
 }

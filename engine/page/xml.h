@@ -45,6 +45,9 @@ std::string text_of(const pugi::xml_node& node);
 // "x,y x,y ..." or "x y x y ...", into the outline or the baseline. A problem is set otherwise.
 void read_outline(PageLine& line, const char* what, std::string_view points);
 void read_baseline(PageLine& line, const char* what, std::string_view points);
+// Whether they are more than white space: some programs write an empty outline where a line has
+// another place.
+bool has_points(std::string_view points);
 // Where there is neither outline nor baseline, sets the problem: what the file should have.
 void require_place(PageLine& line, const char* what);
 // Digits as XML has them. NaN: it is no number.

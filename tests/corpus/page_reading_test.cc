@@ -1,5 +1,5 @@
-// Pages as programs of all years write them: encodings, entities, old schemas, images that are
-// turned.
+// Pages as programs of all years write them: old schemas, lines at the odd places of a page, images
+// that are turned.
 #include <filesystem>
 
 #include "engine/data/image/orientation.h"
@@ -16,113 +16,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A page of one line with this text, behind this DOCTYPE.
-std::string declared(const std::string& declarations, const std::string& text) {
-  return "<?xml version=\"1.0\"?>\n<!DOCTYPE PcGts [" + declarations + "]>\n<PcGts><Page>" +
-         region("r", line("l", text)) + "</Page></PcGts>";
-}
-
-std::string text_of(const std::string& xml) { return parse_page(xml, "p.xml").lines.at(0).text; }
-
-std::string utf16(const std::string& text, bool low_first, bool mark) {
-  std::u16string units = mark ? u"\ufeff" : u"";
-  for (const char32_t c : code_points(text)) units += static_cast<char16_t>(c);
-  std::string bytes;
-  for (const char16_t u : units) {
-    const char low = static_cast<char>(u), high = static_cast<char>(u >> 8);
-    bytes += low_first ? low : high;
-    bytes += low_first ? high : low;
-  }
-  return bytes;
-}
-
 using Points = std::vector<ImagePoint>;
 
 }  // namespace
-
-TEST_CASE("entities that a page declares are expanded", "[page]") {
-  CHECK(text_of(declared("<!ENTITY s \"&#x17F;\"><!ENTITY st '&s;t'>", "fe&st; &amp; &lt;&#98;")) ==
-        "feſt & <b");
-  // The first declaration holds; comments, other declarations and parameter entities are none.
-  CHECK(text_of(declared("<!-- <!ENTITY a \"no\"> --><!ENTITY % a \"no\"><!ELEMENT b (#PCDATA)>"
-                         "<!ATTLIST b c CDATA \"it's\"><!ENTITY a \"yes\"><!ENTITY a \"no\">",
-                         "&a;")) == "yes");
-  // In an attribute, and not in CDATA.
-  const PageFile page = parse_page(
-      declared("<!ENTITY i \"p\">", "<![CDATA[&i;]]>&i;") + "<!-- of no use -->", "p.xml");
-  CHECK(page.lines.at(0).text == "&i;p");
-  const std::string named =
-      "<!DOCTYPE PcGts [<!ENTITY i 'p\"&#38;lt;'>]><PcGts><Page "
-      "imageFilename=\"&i;.png\"/></PcGts>";
-  CHECK(parse_page(named, "p.xml").image_name == "p\"<.png");
-  // What is no reference is text.
-  CHECK(text_of(declared("", "A & B; &; &#; &#xD800; &#1114112;")) ==
-        "A & B; &; &#; &#xD800; &#1114112;");
-  CHECK(text_of(declared("", "&#x10FFFF;&#955;")) == "\U0010ffffλ");
-}
-
-TEST_CASE("entities fetch nothing, and do not grow without end", "[page]") {
-  const TemporaryFolder folder;
-  const std::string secret = folder.write("secret.txt", "secret");
-  const auto failure = [](const std::string& xml) -> std::string {
-    try {
-      text_of(xml);
-    } catch (const InputError& e) {
-      return e.what();
-    }
-    return "";
-  };
-  const std::string elsewhere = "<!ENTITY x SYSTEM \"file://" + secret + "\">";
-  CHECK(failure(declared(elsewhere, "a")).empty());
-  CHECK(failure(declared(elsewhere, "&x;")) ==
-        "p.xml:3: refers to &x; which is in another file: no other file is read");
-  CHECK_THAT(failure(declared("<!ENTITY x PUBLIC \"-//x\" \"x.txt\">", "&x;")),
-             Contains("another file"));
-  CHECK_THAT(failure(declared("", "\n\nf&uuml;r")),
-             Contains("p.xml:5: refers to &uuml; which it does not declare") ||
-                 Contains("p.xml:3: refers to &uuml; which it does not declare"));
-  CHECK_THAT(failure(declared("<!ENTITY x \"<Unicode/>\">", "&x;")), Contains("expected a text"));
-  // Ten of ten of ten ... laughs, ten that are silent, and one in itself.
-  for (const std::string laugh : {"ha", ""}) {
-    std::string all = "<!ENTITY l0 \"" + laugh + "\">";
-    for (int i = 1; i < 12; ++i) {
-      all += str("<!ENTITY l", i, " \"");
-      for (int k = 0; k < 10; ++k) all += str("&l", i - 1, ";");
-      all += "\">";
-    }
-    const std::string said = failure(declared(all, "&l11;"));
-    if (laugh.empty()) CHECK(said.empty());
-    if (!laugh.empty())
-      CHECK_THAT(said, Contains("more than 1048576 bytes once they are expanded"));
-  }
-  CHECK_THAT(failure(declared("<!ENTITY a \"&b;\"><!ENTITY b \"&a;\">", "&a;")),
-             Contains("more than 64 deep"));
-  // One large one, again and again.
-  std::string often;
-  for (int i = 0; i < 1100; ++i) often += "&k;";
-  const std::string large = "<!ENTITY k \"" + std::string(1000, 'k') + "\">";
-  CHECK_THAT(failure(declared(large, often)), Contains("once they are expanded"));
-  CHECK(failure(declared(large, often.substr(0, 3000))).empty());
-}
-
-TEST_CASE("pages in UTF-16 are read as those in UTF-8", "[page]") {
-  const TemporaryFolder folder;
-  const std::string xml =
-      "<?xml version=\"1.0\" encoding=\"UTF-16\"?>\n<PcGts><Page imageFilename=\"p.png\">" +
-      region("r", line("l", "ſo &amp; ж")) + "</Page></PcGts>";
-  for (const bool low_first : {true, false}) {
-    for (const bool mark : {true, false}) {
-      INFO(low_first << mark);
-      const std::string bytes = utf16(xml, low_first, mark);
-      CHECK(text_of(bytes) == "ſo & ж");
-      CHECK(is_page_file(folder.write("p.xml", bytes)));
-    }
-  }
-  CHECK(text_of("\xef\xbb\xbf" + page_xml(region("r", line("l", "a")))) == "a");
-  CHECK_THROWS_WITH(parse_page(utf16("<PcGts>\n<Page>\n", true, true), "p.xml"),
-                    Contains("p.xml:3: is no whole XML document"));
-  CHECK_FALSE(is_page_file(folder.write("m.xml", utf16("<mets/>", true, true))));
-}
 
 TEST_CASE("outlines of 2010 and before are points of their own", "[page]") {
   for (const std::string year : {"2009-03-16", "2010-01-12", "2010-03-19"}) {
@@ -252,6 +148,16 @@ TEST_CASE("the text of a line has a space between words, and none around them", 
   CHECK(arrange(std::span(labels).first(1), 0, 100).text.empty());
 }
 
+TEST_CASE("all white space parts words, whichever a model writes", "[page]") {
+  for (const std::string space : {" ", "\t", "\u00a0", "\u2009", "\u3000", "  "}) {
+    const std::vector<SeenLabel> labels = {
+        {"a", 10, 12, 1}, {space, 20, 22, 1}, {"b", 30, 32, 1}, {"c", 40, 42, 1}};
+    const ReadLine line = arrange(labels, 0, 100);
+    CHECK(line.text == "a bc");
+    CHECK((line.words.size() == 2 && line.words[1].size() == 2));
+  }
+}
+
 TEST_CASE("regions within regions stand where the outer ones do", "[page]") {
   const std::string order =
       "<ReadingOrder><OrderedGroup><RegionRefIndexed index=\"0\" regionRef=\"second\"/>"
@@ -313,6 +219,40 @@ TEST_CASE("a line may reach beyond its page on any side, however its place is gi
       CHECK(region.corners == corners);
       CHECK(region.baseline == Points{{left, bottom - 8}, {right, bottom - 8}});
     }
+  }
+}
+
+TEST_CASE("an empty outline is none where a line has another place", "[page]") {
+  const auto region_of = [](const std::string& xml) {
+    PageFile page = parse_page(xml, "p.xml");
+    set_regions(page, {500, 400});
+    CHECK(page.lines.at(0).problem.empty());
+    return page.lines[0].region;
+  };
+  const std::string baseline = "10,100 410,100";
+  const ImageRegion stripe{{{10, 86}, {410, 86}, {410, 106}, {10, 106}}, {{10, 100}, {410, 100}}};
+  for (const std::string empty : {"", " ", "\n "}) {
+    CHECK(region_of(
+              page_xml(region("r", "<TextLine><Coords points='" + empty + "'/><Baseline points='" +
+                                       baseline + "'/></TextLine>"))) == stripe);
+    const std::string polygon = "><Shape><Polygon POINTS='" + empty + "'/></Shape></TextLine>";
+    CHECK(region_of(alto("<TextLine BASELINE='" + baseline + "'" + polygon)) == stripe);
+    CHECK(region_of(alto("<TextLine HPOS='10' VPOS='20' WIDTH='30' HEIGHT='40'" + polygon)) ==
+          ImageRegion::of_box({10, 20, 30, 40}));
+    CHECK_THAT(parse_page(alto("<TextLine" + polygon), "p.xml").lines.at(0).problem,
+               Contains("neither a Shape/Polygon nor HPOS"));
+  }
+}
+
+TEST_CASE("ALTO that names no unit is in pixels", "[page]") {
+  std::string xml = alto("<TextLine HPOS='10' VPOS='20' WIDTH='30' HEIGHT='40'/>");
+  const size_t begin = xml.find("<MeasurementUnit>"), end = xml.find("<sourceImage");
+  xml.erase(begin, end - begin);
+  for (const std::string unit :
+       {"", "<MeasurementUnit/>", "<MeasurementUnit> pixel </MeasurementUnit>"}) {
+    PageFile page = parse_page(std::string(xml).insert(begin, unit), "p.xml");
+    set_regions(page, {220, 160});
+    CHECK(page.lines.at(0).region == ImageRegion::of_box({10, 20, 30, 40}));
   }
 }
 

@@ -198,6 +198,17 @@ TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {
   save_page_image(folder.path("m/jj.Png"), 2);
   CHECK_THROWS_WITH(open("m/j.xml", page_xml(one, "")), Contains("none called like the page is"));
 
+  // So does a name that the page gives: as it is written before its last part, and of each the one
+  // in the page's own folder.
+  for (const char* name : {"n/k.png", "n/o/k.png", "n/sub/l.png", "n/o/l.png"})
+    save_page_image(folder.path(name), 2);
+  CHECK(open("n/o/x.xml", page_xml(one, "imageFilename=\"k.png\"")).image ==
+        folder.path("n/o/k.png"));
+  CHECK(open("n/o/x.xml", page_xml(one, "imageFilename=\"sub/l.png\"")).image ==
+        folder.path("n/sub/l.png"));
+  CHECK(open("n/o/x.xml", page_xml(one, "imageFilename=\"lost/k.png\"")).image ==
+        folder.path("n/o/k.png"));
+
   const ImageRegion box = ImageRegion::of_box({10, 0, 100, 40});
   CHECK(open("0.xml", page_xml(one)).lines[0].region == box);
   CHECK(open("0.xml", page_xml(one)).size.width == 220);
@@ -301,6 +312,13 @@ TEST_CASE("a baseline without an outline has what its neighbours leave", "[page]
         Boxes{{10, 72, 390, 40}, {10, 112, 390, 40}});
   // Alone, a twentieth of its length.
   CHECK(bounds(line_on("10,100 410,100")) == Boxes{{10, 86, 400, 20}});
+  // Yet no more than the image is high, which may be an image of the line alone.
+  for (const auto& [height, up, down] : {std::tuple(40, 14, 6), {12, 8, 4}, {5, 6, 2}}) {
+    PageFile flat_page = parse_page(page_xml(region("r", line_on("10,4 410,4"))), "p.xml");
+    set_regions(flat_page, {1000, height});
+    const ImageBox b = flat_page.lines.at(0).region.bounds();
+    CHECK((b.top == 4 - up && b.height == up + down));
+  }
   // However many points it has, and wherever most of these are.
   for (const int last : {25, 26, 40, 41}) {
     std::string begins, ends = "10,100";
