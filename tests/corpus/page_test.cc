@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "engine/corpus/examination/list_corpus.h"
 #include "engine/data/audio/audio.h"
