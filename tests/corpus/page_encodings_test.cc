@@ -44,6 +44,11 @@ TEST_CASE("entities that a page declares are expanded", "[page]") {
   CHECK(text_of(declared("<!-- <!ENTITY a \"no\"> --><!ENTITY % a \"no\"><!ELEMENT b (#PCDATA)>"
                          "<!ATTLIST b c CDATA \"it's\"><!ENTITY a \"yes\"><!ENTITY a \"no\">",
                          "&a;")) == "yes");
+  // Several of each between the declarations, with what would end others within them.
+  const std::string between = "<!-- it's <!ENTITY a 'no'> ?> --><?x \"<!ENTITY a 'no'> -- ?>";
+  CHECK(text_of(declared(between + between + "<!ENTITY a 'ye'>" + between + "<!ENTITY b '&a;s'>" +
+                             between + between,
+                         "&b;")) == "yes");
   // In an attribute, and not in CDATA.
   const PageFile page = parse_page(
       declared("<!ENTITY i \"p\">", "<![CDATA[&i;]]>&i;") + "<!-- of no use -->", "p.xml");
@@ -98,6 +103,14 @@ TEST_CASE("entities fetch nothing, and do not grow without end", "[page]") {
   }
   CHECK_THAT(failure(declared("<!ENTITY a \"&b;\"><!ENTITY b \"&a;\">", "&a;")),
              Contains("more than 64 deep"));
+  // In so many others and no more.
+  for (const int deep : {64, 65}) {
+    std::string chain = "<!ENTITY e1 'x'>";
+    for (int i = 2; i <= deep; ++i) chain += str("<!ENTITY e", i, " '&e", i - 1, ";'>");
+    const std::string said = failure(declared(chain, str("&e", deep, ";")));
+    CHECK(said ==
+          (deep == 64 ? "" : "p.xml:3: has entities more than 64 deep in each other, at &e1;"));
+  }
   // One large one, again and again.
   std::string often;
   for (int i = 0; i < 1100; ++i) often += "&k;";

@@ -158,6 +158,22 @@ TEST_CASE("what is no page is refused by name", "[page]") {
   for (int i = 0; i < 1000; ++i) deep += "</TextRegion>";
   CHECK_THROWS_WITH(parse_page(page_xml(deep), "p.xml"),
                     Contains("p.xml: has elements more than 128 deep"));
+  // As deep as that, and one deeper: of elements, counted from the page's own, and of groups.
+  const auto nested = [](const std::string& name, int levels) {
+    std::string begin, end;
+    for (int i = 0; i < levels; ++i) begin += "<" + name + ">", end += "</" + name + ">";
+    return begin + "<Labels/>" + end;
+  };
+  const std::string lines = region("r", line("l", "a"));
+  CHECK(parse_page(page_xml(nested("TextRegion", 128) + lines), "p.xml").lines.size() == 1);
+  CHECK_THROWS_WITH(parse_page(page_xml(nested("TextRegion", 129) + lines), "p.xml"),
+                    Contains("p.xml: has elements more than 128 deep"));
+  const auto ordered = [&](int levels) {
+    return page_xml("<ReadingOrder>" + nested("OrderedGroup", levels) + "</ReadingOrder>" + lines);
+  };
+  CHECK(parse_page(ordered(127), "p.xml").lines.size() == 1);
+  CHECK_THROWS_WITH(parse_page(ordered(128), "p.xml"),
+                    Contains("p.xml: has a ReadingOrder more than 128 deep"));
 }
 
 TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {
