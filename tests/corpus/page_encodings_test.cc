@@ -134,6 +134,19 @@ TEST_CASE("pages in UTF-16 are read as those in UTF-8", "[page]") {
   }
   CHECK(text_of("\xef\xbb\xbf" + page_xml(region("r", line("l", "a")))) == "a");
   CHECK_FALSE(is_page_file(folder.write("m.xml", utf16("<mets/>", true, true))));
+  // By its first element, with any prefix, behind whatever may be before it.
+  for (const std::string root : {"PcGts", "alto"}) {
+    for (const std::string prefix : {"", "p:", "a4-1:"}) {
+      const std::string page = "<?xml version=\"1.0\"?>\n<!-- " + std::string(5000, '-') +
+                               " -->\n<" + prefix + root + " xmlns:x=\"y\">";
+      INFO(prefix << root);
+      CHECK(is_page_file(folder.write("p.xml", page)));
+      CHECK(is_page_file(folder.write("P.XML", page)));
+      CHECK(is_page_file(folder.write("p.xml", utf16(page, false, false))));
+      CHECK_FALSE(is_page_file(folder.write("p.txt", page)));
+      CHECK_FALSE(is_page_file(folder.write("p.xml", page.substr(0, page.find(root)))));
+    }
+  }
 }
 
 TEST_CASE("what is wrong with a page is named by its line, in any encoding", "[page]") {

@@ -145,6 +145,10 @@ TEST_CASE("regions of PAGE-XML get the texts of their own lines, whatever is rea
   const std::string filled = to_page_xml(page, lines, "test");
   CHECK(texts_of(filled) == Texts{"B", "", "", "D", "A"});
   CHECK(region_texts(filled) == Texts{"A", "B\nD"});
+  // What cannot be read has no text, which is not an empty one.
+  const PageFile again = parse_page(filled, "again.xml");
+  CHECK((again.lines[1].id == "no" && !again.lines[1].has_text));
+  CHECK((again.lines[2].id == "c" && again.lines[2].has_text));
   CHECK(filled.find("alt") == std::string::npos);
   // A new document stands in reading order itself.
   PageFile anew = page;
@@ -203,6 +207,24 @@ TEST_CASE("no two blocks of a new document have one name", "[page]") {
   CHECK((names.at(0) == "block_2" && names.at(2) == "r" && names.at(4) == "block_1"));
   CHECK(found(as_alto, "<TextBlock ID=\"([^\"]*)\"") == names);
   CHECK(found(as_hocr, "class=\"ocr_carea\"[^>]* id=\"([^\"]*)\"") == names);
+}
+
+TEST_CASE("a new document has no block of lines that cannot be read", "[page]") {
+  const TemporaryFolder folder;
+  const std::string beyond = line("b", "", "300,0 400,0 400,40"), none = line("n", "", "0,0 9");
+  PageFile page =
+      opened(folder, page_xml(region("first", beyond + none) +
+                              region("r", none + line("a", "") + beyond) + region("last", none)));
+  page.path.clear();
+  REQUIRE(page.lines.size() == 6);
+  const std::vector<ReadLine> lines = readings({"", "", "", "a", "", ""});
+  const std::string as_page = to_page_xml(page, lines, "test");
+  const std::string as_alto = to_alto(page, lines, "test");
+  const std::string as_hocr = to_hocr(page, lines, "test");
+  CHECK(found(as_page, "<Text[A-Za-z]* id=\"([^\"]*)\"") == Texts{"r", "a"});
+  CHECK(found(as_alto, "<Text[A-Za-z]* ID=\"([^\"]*)\"") == Texts{"r", "a"});
+  CHECK(found(as_hocr, "class=\"ocr_(?:carea|line)\"[^>]* id=\"([^\"]*)\"") == Texts{"r", "a"});
+  CHECK(boxes_of(as_alto, "TextBlock") == Texts{"0 0 200 40"});
 }
 
 TEST_CASE("words and characters lie where they were seen, whichever way a line is written",
