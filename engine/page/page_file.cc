@@ -116,15 +116,20 @@ bool is_page_file(const std::string& path) {
   constexpr size_t enough = 1 << 16;  // for comments and declarations before the first element
   std::string start = data::read_file_start(path, enough);
   std::erase(start, '\0');  // of UTF-16
-  for (const char* root : {"<PcGts", ":PcGts", "<alto", ":alto"}) {
-    if (start.find(root) != std::string::npos) return true;
+  for (const std::string root : {"<PcGts", ":PcGts", "<alto", ":alto"}) {
+    for (size_t at = start.find(root); at != std::string::npos; at = start.find(root, at + 1)) {
+      const size_t end = at + root.size();
+      if (end < start.size() &&
+          std::string_view(" \t\r\n/>").find(start[end]) != std::string_view::npos)
+        return true;
+    }
   }
   return false;
 }
 
 PageFile parse_page(std::string_view xml, const std::string& path) {
   pugi::xml_document document;
-  page::parse_xml(document, xml, path);
+  const bool is_read = page::parse_xml(document, xml, path);
   const pugi::xml_node root = document.document_element();
   const std::optional<PageFormat> format = format_of(page::local_name(root));
   if (!format) {
@@ -147,6 +152,12 @@ PageFile parse_page(std::string_view xml, const std::string& path) {
   }
   if (!(page.width > 0 && page.height > 0)) page.width = page.height = 0;
   name_lines(page.lines);
+  if (!is_read) {
+    const std::string declared = document.first_child().attribute("encoding").value();
+    page.encoding_problem =
+        str(path, ": is not UTF-8", declared.empty() ? "" : str(", and declares '", declared, "'"),
+            "; expected UTF-8, UTF-16 or ISO-8859-1, which 'iconv -t UTF-8' makes of others");
+  }
   return page;
 }
 

@@ -71,6 +71,9 @@ struct PageFile {
   // Pixels of the image in a unit of the file, along its own x and y.
   double x_scale = 1, y_scale = 1;
   std::string warning;  // a sentence about the whole page, mostly empty
+  // Sentence: it is in an encoding that is not read, so that what lies beyond ASCII in it cannot be
+  // kept. Empty for nearly all pages.
+  std::string encoding_problem;
 };
 
 inline constexpr uint64_t most_page_bytes = uint64_t{1} << 26;

@@ -50,9 +50,18 @@ int64_t line_at(std::string_view xml, pugi::xml_encoding encoding, ptrdiff_t pla
   return line;
 }
 
+bool is_utf8(std::string_view text) {
+  try {
+    code_points(text);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-void parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path) {
+bool parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path) {
   // Comments and the like are kept for those who write the document again. UTF-16 is known by its
   // byte order mark, or by the zeros in its beginning.
   const pugi::xml_parse_result result =
@@ -64,6 +73,7 @@ void parse_xml(pugi::xml_document& document, std::string_view xml, const std::st
   };
   if (!result) fail(result.offset, str("is no whole XML document: ", result.description()));
   expand_references(document, fail);
+  return result.encoding != pugi::encoding_utf8 || is_utf8(xml);
 }
 
 std::string_view local_name(const pugi::xml_node& node) {

@@ -23,8 +23,9 @@ namespace rondo::page {
 inline constexpr int most_levels = 128;
 
 // References are resolved, as far as the document declares what they are to (entities.cc). Throws
-// InputError that names the file and the line in it.
-void parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path);
+// InputError that names the file and the line in it. Returns false where the document is in an
+// encoding that is not read, and so was taken for UTF-8 that it is not.
+bool parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path);
 
 // In texts and attributes of a document that was parsed without it. `fail` gets the place of what
 // cannot be resolved, and what is wrong with it.

@@ -304,6 +304,10 @@ def bad_pages_are_named(root, model, source):
     check(len(out.splitlines()) == 1 and out.startswith(f"{bad / 'a.xml'}:good\t"), out)
     document = run("transcribe", model, bad / "a.xml", "--format", "page", code=1)[0]
     check([len(line) for line in all_of(document, "TextLine")] == [1, 0, 2], document)
+    old = page_xml("7.png", ["sch\u00f6n"], [[(0, 0), (9, 0), (9, 9)]]).replace('<?xml version="1.0"?>', '<?xml version="1.0" encoding="windows-1252"?>')
+    check("windows-1252" in old, old)
+    (bad / "f.xml").write_bytes(old.encode("windows-1252"))
+    fails("transcribe", model, bad / "f.xml", "--format", "page", errs="f.xml: is not UTF-8, and declares 'windows-1252'; expected UTF-8, UTF-16")
     fails("transcribe", model, bad / "d.xml", errs="d.xml: is XML of 'html', expected a page: PAGE-XML (PcGts) or ALTO (alto)")
     run("prepare", "lines", bad, root / "none", code=1, errs=["b.xml:3: is no whole XML", "a.xml:far: lies beyond its image"])
 

@@ -134,6 +134,8 @@ TEST_CASE("pages in UTF-16 are read as those in UTF-8", "[page]") {
   }
   CHECK(text_of("\xef\xbb\xbf" + page_xml(region("r", line("l", "a")))) == "a");
   CHECK_FALSE(is_page_file(folder.write("m.xml", utf16("<mets/>", true, true))));
+  CHECK_FALSE(is_page_file(folder.write("m.xml", "<altogether/><PcGts2 a='1'/>")));
+  CHECK(is_page_file(folder.write("m.xml", "<altogether/><alto/>")));
   // By its first element, with any prefix, behind whatever may be before it.
   for (const std::string root : {"PcGts", "alto"}) {
     for (const std::string prefix : {"", "p:", "a4-1:"}) {

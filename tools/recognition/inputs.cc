@@ -67,6 +67,7 @@ void add_page(const std::string& path, std::vector<ModelInput>& inputs) {
   try {
     page = std::make_shared<const PageFile>(open_page(path, ImageFileReader()));
     if (page->lines.empty()) fail_input(path, ": has no lines (TextLine)");
+    if (!page->encoding_problem.empty()) throw InputError(page->encoding_problem);
   } catch (const InputError& e) {
     // Other pages may be fine.
     inputs.emplace_back();
