@@ -241,7 +241,7 @@ def test_what_can_be_transcribed():
         check(run("transcribe", model, root / "two.wav", "--channel", 0)[0].rstrip("\n") == alone[0], "channel 0")
         write_manifest(root / "two.jsonl", [{"audio_filepath": "two.wav", "channel": c} for c in (0, 1)])
         both = run("transcribe", model, root / "two.jsonl")[0].splitlines()
-        check(both == [f"two.wav\t{alone[0]}", "two.wav\t"], both)
+        check(both == [f"two.wav:channel0\t{alone[0]}", "two.wav:channel1\t"], both)
         fails("transcribe", model, root / "two.wav", "--channel", 2, errs="two.wav: has no channel 2, it has 2")
         # What cannot be is said of each; the others are transcribed.
         out, err = run("transcribe", model, root / "notes.wav", root / names[0], root / "deep" / "notes.txt", code=1)
