@@ -259,10 +259,10 @@ Config parse_config(std::string_view toml, const std::string& name,
                     std::span<const std::string> overrides = {}, const Config& base = {});
 
 // The settings of a model or a run, which an earlier version may have written: what is no more is
-// read over. Overrides are today's.
+// ignored. Overrides are today's.
 struct StoredConfig {
   Config config;
-  std::vector<std::string> read_over;  // a sentence for each that did something then
+  std::vector<std::string> ignored;  // a sentence for each that did something then
 };
 
 StoredConfig parse_stored_config(std::string_view toml, const std::string& name,

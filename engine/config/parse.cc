@@ -248,7 +248,7 @@ class Loader {
 
   // "parallel.sync = \"local\" is no more: ...": what of a stored configuration would have changed
   // anything.
-  const std::vector<std::string>& read_over() const { return read_over_; }
+  const std::vector<std::string>& ignored() const { return ignored_; }
 
   void check_forms() const {
     if (config_.model.layer.empty() || short_form_.empty()) return;
@@ -282,13 +282,13 @@ class Loader {
     load(*node.as_table(), key + ".", source);
   }
 
-  // What was removed is an error where a user writes it, and read over where it is stored.
+  // What was removed is an error where a user writes it, and ignored where it is stored.
   bool is_removed(const std::string& key, const toml::node& node, const Source& source) {
     for (const schema::Removed& r : schema::removed()) {
       if (r.key != key || !(r.name.empty() || text_of(node, source) == r.name)) continue;
       const std::string what = str(key, " = ", node_text(node), " is no more: ", r.instead);
       if (!source.is_stored) fail_input(source.at(node), ": ", what);
-      if (!r.name.empty() || value_text(node) != r.usual) read_over_.push_back(what);
+      if (!r.name.empty() || value_text(node) != r.usual) ignored_.push_back(what);
       return true;
     }
     return false;
@@ -390,7 +390,7 @@ class Loader {
   std::vector<std::string> sections_;
   std::string short_form_;  // where a key of the short form was set last
   std::string listed_in_;   // the source that listed layers last
-  std::vector<std::string> read_over_;
+  std::vector<std::string> ignored_;
   bool has_layers_;
 };
 
@@ -493,7 +493,7 @@ StoredConfig parse(std::string_view toml, const Source& source,
   loader.load(document, "", source);
   load_overrides(loader, overrides);
   loader.check_forms();
-  c.read_over = loader.read_over();
+  c.ignored = loader.ignored();
   return c;
 }
 

@@ -115,8 +115,8 @@ class Setup {
     require_model_of(directory.string(), stored.config,
                      "leave them out to go on with that run, or choose another "
                      "training.checkpoint_dir");
-    for (const std::string& what : stored.read_over)
-      report_->message("warning: read over in the settings of the run so far: " + what);
+    for (const std::string& what : stored.ignored)
+      report_->message("warning: ignored of the settings of the run so far: " + what);
     for (const std::string& d : config_differences(stored.config, config_)) {
       report_->message("warning: differs from the run so far: " + d);
     }

@@ -27,7 +27,7 @@ TEST_CASE("an empty file gives the defaults", "[config]") {
   CHECK(load_config("") == Config{});
 }
 
-TEST_CASE("what is no more is refused where a user writes it, and read over where it is stored",
+TEST_CASE("what is no more is refused where a user writes it, and ignored where it is stored",
           "[config]") {
   const std::string old =
       "[parallel]\nsync = \"local\"\nouter_lr = 0.7\nouter_momentum = 0.5\nsync_every = 3\n";
@@ -39,10 +39,10 @@ TEST_CASE("what is no more is refused where a user writes it, and read over wher
   const StoredConfig stored = parse_stored_config(old, "conf.toml");
   CHECK((stored.config.parallel.sync == Sync::step && stored.config.parallel.sync_every == 3));
   // What had its default changed nothing.
-  REQUIRE(stored.read_over.size() == 2);
-  CHECK_THAT(stored.read_over[0], Contains("parallel.sync = \"local\" is no more: ranks share"));
-  CHECK_THAT(stored.read_over[1], Contains("parallel.outer_lr = 0.7 is no more: it was for"));
-  CHECK(parse_stored_config("parallel.outer_lr = 1.0", "conf.toml").read_over.empty());
+  REQUIRE(stored.ignored.size() == 2);
+  CHECK_THAT(stored.ignored[0], Contains("parallel.sync = \"local\" is no more: ranks share"));
+  CHECK_THAT(stored.ignored[1], Contains("parallel.outer_lr = 0.7 is no more: it was for"));
+  CHECK(parse_stored_config("parallel.outer_lr = 1.0", "conf.toml").ignored.empty());
   // Other mistakes are mistakes there too; and overrides are today's.
   CHECK_THAT(input_error([] { parse_stored_config("parallel.outer = 1", "conf.toml"); }),
              Contains("unknown key"));

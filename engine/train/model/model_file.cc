@@ -113,7 +113,7 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
   StoredConfig stored =
       parse_stored_config(field(metadata, "config", where), where + " (its configuration)");
   d.config = std::move(stored.config);
-  d.read_over = std::move(stored.read_over);
+  d.ignored = std::move(stored.ignored);
   d.sizes.features = positive(metadata, "features", where);
   d.sizes.outputs = positive(metadata, "outputs", where);
   d.alphabet = json_field<std::vector<std::string>>(metadata, "alphabet", where);

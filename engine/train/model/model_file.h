@@ -37,7 +37,7 @@ struct ModelDescription {
   std::vector<std::string> classes;      // classify: the names of 0, 1, ...; empty: they have none
   std::vector<float> mean, inverse_std;  // features.cmvn = "global"; otherwise empty
   ModelOrigin origin;
-  std::vector<std::string> read_over;  // StoredConfig's
+  std::vector<std::string> ignored;  // StoredConfig's
 
   StringMap to_metadata() const;
   // Throws InputError naming `where` when a field is missing or not as expected.
