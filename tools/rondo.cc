@@ -1,10 +1,13 @@
 // rondo: trains, evaluates and runs CTC/LSTM sequence models.
 #include <rondo/version.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -62,9 +65,35 @@ rondo::StartedBy started_by() {
   return rondo::StartedBy::anybody;
 }
 
+// Signals that were ignored when the process began, as SIGHUP is under nohup. Libraries may put a
+// handler of their own in the place of that as soon as they are loaded (UCX, which comes with Open
+// MPI, does for SIGHUP), so they are noted before that: the linker calls what stands in
+// .preinit_array ahead of all libraries' beginnings. Then nothing may be used that waits for one,
+// such as a sanitizer's functions.
+constexpr int signals_noted = 32;
+bool was_ignored[signals_noted];
+
+[[gnu::no_sanitize("address", "undefined", "thread")]] void note_ignored_signals(int, char**,
+                                                                                 char**) {
+  for (int number = 1; number < signals_noted; ++number) {
+    void* action[16] = {};  // the kernel's sigaction, which begins with the handler
+    constexpr size_t mask_bytes = 8;
+    if (::syscall(SYS_rt_sigaction, number, nullptr, action, mask_bytes) == 0)
+      was_ignored[number] = action[0] == reinterpret_cast<void*>(SIG_IGN);
+  }
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const noting)(int, char**,
+                                                                   char**) = note_ignored_signals;
+
+void ignore_as_before() {
+  for (int number = 1; number < signals_noted; ++number)
+    if (was_ignored[number]) std::signal(number, SIG_IGN);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  ignore_as_before();
   const rondo::SignalGuard signals(started_by());
   std::setlocale(LC_CTYPE, "");
   allow_many_descriptors();

@@ -26,16 +26,29 @@ int fsync(int fd) {
 """
 
 
-@contextlib.contextmanager
-def held_saves(root):
-    """The environment of processes whose saves do not end while the file root/hold is there."""
+# As UCX, which comes with Open MPI, when it is loaded.
+TAKES_SIGHUP = """
+#include <signal.h>
+static void take(int number) { (void)number; }
+__attribute__((constructor)) static void begin(void) { signal(SIGHUP, take); }
+"""
+
+
+def preloading(source, file):
+    """The environment of processes that load a library of this C first, compiled as `file`."""
     compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
     if compiler is None:
         raise Skip("no C compiler")
-    (root / "hold.c").write_text(HOLDS_SAVES)
-    subprocess.run([compiler, "-shared", "-fPIC", root / "hold.c", "-o", root / "hold.so", "-ldl"], check=True)
-    env = dict(os.environ, LD_PRELOAD=str(root / "hold.so"), HOLD=str(root / "hold"))
-    env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    file.with_suffix(".c").write_text(source)
+    subprocess.run([compiler, "-shared", "-fPIC", file.with_suffix(".c"), "-o", file, "-ldl"], check=True)
+    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    return dict(os.environ, LD_PRELOAD=str(file), ASAN_OPTIONS=options)
+
+
+@contextlib.contextmanager
+def held_saves(root):
+    """The environment of processes whose saves do not end while the file root/hold is there."""
+    env = preloading(HOLDS_SAVES, root / "hold.so") | {"HOLD": str(root / "hold")}
     (root / "hold").touch()
     try:
         yield env
@@ -380,8 +393,9 @@ def test_nohup():
     """What was ignored before stays so."""
     ignore = lambda: [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGHUP, signal.SIGUSR1)]
     with corpus() as root:
-        for command in (words(ENDLESS), launch(2, ENDLESS)):
-            process = start(*command, cwd=root, preexec_fn=ignore)
+        taken = preloading(TAKES_SIGHUP, root / "takes.so")
+        for command, env in ((words(ENDLESS), None), (launch(2, ENDLESS), None), (words(ENDLESS), taken), (launch(2, ENDLESS), taken)):
+            process = start(*command, cwd=root, preexec_fn=ignore, env=env)
             wait_until(lambda: last_step(root / "run") >= 5, process)
             for number in (signal.SIGHUP, signal.SIGUSR1):
                 process.send_signal(number)
