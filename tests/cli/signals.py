@@ -336,11 +336,12 @@ def test_prepare():
                 process = start("prepare", *command, cwd=root)
                 wait_until(lambda: catches_signals(process.pid), process)
                 time.sleep(random.uniform(0.05, 0.3))
-                if process.poll() == 0:  # too late
+                process.send_signal(number)
+                _, err = output_of(process, 1)
+                if process.returncode == 0:  # it was too late
                     shutil.rmtree(root / "out")
                     continue
-                _, err = stops(process, number)
-                check(err == "rondo: stopped by a signal; no corpus was made\n", err)
+                check(process.returncode == 128 + number and err == "rondo: stopped by a signal; no corpus was made\n", process.returncode, err)
                 check(sorted(root.glob("*")) == before, "left behind:", sorted(root.glob("*")))
 
 
