@@ -73,8 +73,9 @@ rondo::StartedBy started_by() {
 constexpr int signals_noted = 32;
 bool was_ignored[signals_noted];
 
-[[gnu::no_sanitize("address", "undefined", "thread")]] void note_ignored_signals(int, char**,
-                                                                                 char**) {
+__attribute__((no_sanitize("address", "undefined", "thread"))) void note_ignored_signals(int,
+                                                                                         char**,
+                                                                                         char**) {
   for (int number = 1; number < signals_noted; ++number) {
     void* action[16] = {};  // the kernel's sigaction, which begins with the handler
     constexpr size_t mask_bytes = 8;
