@@ -116,7 +116,7 @@ class Setup {
                      "leave them out to go on with that run, or choose another "
                      "training.checkpoint_dir");
     for (const std::string& what : stored.ignored)
-      report_->message("warning: ignored of the settings of the run so far: " + what);
+      report_->message("warning: a setting of the run so far is ignored: " + what);
     for (const std::string& d : config_differences(stored.config, config_)) {
       report_->message("warning: differs from the run so far: " + d);
     }

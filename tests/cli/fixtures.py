@@ -41,9 +41,9 @@ def test_what_is_no_more_is_told():
             unpack(FOLDER / f"{name}.tar.xz", root)
             words = ["train", *json.loads((root / "fixture.json").read_text())["flags"], "--resume", "run"]
             run(*words, "training.max_steps=9", cwd=root,
-                says=["warning: ignored of the settings of the run so far: ", f"{key} = {value} is no more: "])
+                says=["warning: a setting of the run so far is ignored: ", f"{key} = {value} is no more: "])
             # Its own settings do not say it any more.
-            run(*words, "training.max_steps=10", cwd=root, not_says="ignored of")
+            run(*words, "training.max_steps=10", cwd=root, not_says="is ignored")
             fails(*words, f"{key}={value}", cwd=root, errs="is no more")
 
 
