@@ -45,7 +45,7 @@ SPLITS = {
     "one": [(1, "")],
     "data": [(2, "")],
     "pipeline": [(2, PIPELINE + "parallel.micro_batches=4"),
-                 (2, PIPELINE + "parallel.schedule=gpipe parallel.micro_batches=8")],
+                 (2, PIPELINE + "parallel.micro_batches=8")],
     "sequence": [(2, "parallel.sequence=2"), (2, "parallel.sequence=2 parallel.micro_batches=4")],
     "divided": [(2, "parallel.shard_optimizer=true")],
     "hybrid": [(4, PIPELINE + "parallel.sequence=2 parallel.micro_batches=4")],

@@ -63,17 +63,4 @@ Action recv_of(const Action& send, int rank) {
   return {kind, other_stage(send), send.micro_batch, rank};
 }
 
-PipelineSchedule gpipe_schedule(int ranks, int micro_batches) {
-  return make_schedule(ScheduleKind::gpipe, ranks, micro_batches);
-}
-PipelineSchedule one_f_one_b_schedule(int ranks, int micro_batches) {
-  return make_schedule(ScheduleKind::one_f_one_b, ranks, micro_batches);
-}
-PipelineSchedule interleaved_schedule(int ranks, int micro_batches, int chunks) {
-  return make_schedule(ScheduleKind::interleaved, ranks, micro_batches, chunks);
-}
-PipelineSchedule zero_bubble_schedule(int ranks, int micro_batches) {
-  return make_schedule(ScheduleKind::zero_bubble, ranks, micro_batches);
-}
-
 }  // namespace rondo

@@ -19,9 +19,11 @@ class Checker {
       : s_(s), schedule_(s.schedule), lists_(lists) {}
 
   ScheduleReport run() {
-    if (!placement_is_valid()) return std::move(report_);
-    pairs_ =
-        static_cast<size_t>(schedule_.stages) * (static_cast<size_t>(schedule_.micro_batches) + 1);
+    if (lists_.size() != static_cast<size_t>(s_.ranks())) {
+      problem(lists_.size(), " lists for ", schedule_.stages(), " x ", s_.shards, " ranks");
+      return std::move(report_);
+    }
+    pairs_ = schedule_.actions.size() * (static_cast<size_t>(schedule_.micro_batches) + 1);
     for (int r = 0; r < ranks(); ++r) {
       for (const Step& s : list(r)) check_place(r, s);
     }
@@ -37,11 +39,10 @@ class Checker {
   }
 
  private:
-  // What a rank has, by stage and micro-batch; and how many micro-batches it stores, by stage.
+  // What a rank has, by micro-batch; and how many micro-batches it stores.
   struct Holdings {
     std::vector<char> inputs, outputs, input_gradients, output_gradients;
-    std::vector<int> stored;
-    int stored_in_all = 0;
+    int stored = 0;
   };
   // A state on its way to a rank: of which exchange.
   using Key = std::tuple<int, int, int, int, bool>;
@@ -54,13 +55,12 @@ class Checker {
   int ranks() const { return static_cast<int>(lists_.size()); }
   const std::vector<Step>& list(int r) const { return lists_[static_cast<size_t>(r)]; }
   int shard_of(int r) const { return r % s_.shards; }
-  int stage_rank_of(int r) const { return r / s_.shards; }
+  int stage_of(int r) const { return r / s_.shards; }
   std::string name(int r) const {
     const std::string shard = s_.shards > 1 ? str("shard ", shard_of(r), " of ") : "";
-    return str(shard, "rank ", stage_rank_of(r), ": ");
+    return str(shard, "rank ", stage_of(r), ": ");
   }
-  int rank_of(int stage) const { return schedule_.rank_of_stage[static_cast<size_t>(stage)]; }
-  bool is_stage(int s) const { return s >= 0 && s < schedule_.stages; }
+  bool is_stage(int s) const { return s >= 0 && s < schedule_.stages(); }
   const ShardExchange* exchange_of(const Step& s) const {
     const StageExchanges& row = s_.of(s.action.stage);
     const auto i = static_cast<size_t>(s.exchange);
@@ -79,26 +79,10 @@ class Checker {
     return s.kind == Step::Kind::nodes && s.exchange == Step::no_exchange;
   }
 
-  bool placement_is_valid() {
-    if (schedule_.rank_of_stage.size() != static_cast<size_t>(schedule_.stages)) {
-      problem(schedule_.stages, " stages, but ", schedule_.rank_of_stage.size(), " are placed");
-      return false;
-    }
-    for (int s = 0; s < schedule_.stages; ++s) {
-      if (rank_of(s) < 0 || rank_of(s) >= schedule_.ranks()) {
-        problem("stage ", s, " is placed on rank ", rank_of(s), " of ", schedule_.ranks());
-      }
-    }
-    if (lists_.size() != static_cast<size_t>(s_.ranks())) {
-      problem(lists_.size(), " lists for ", schedule_.ranks(), " x ", s_.shards, " ranks");
-    }
-    return sound();
-  }
-
   void check_place(int r, const Step& s) {
     const Action& a = s.action;
     const auto fault = [&](const std::string& what) { problem(name(r), describe(a), ": ", what); };
-    if (!is_stage(a.stage) || rank_of(a.stage) != stage_rank_of(r)) {
+    if (a.stage != stage_of(r)) {
       return fault("not a stage of this rank");
     }
     if ((s.kind == Step::Kind::action) == computes(a.kind)) return fault("not such a step");
@@ -109,8 +93,7 @@ class Checker {
     }
     if (!is_send(a.kind) && !is_recv(a.kind)) return;
     if (!is_stage(other_stage(a))) return fault("there is no stage at the other end");
-    const int peer = rank_of(other_stage(a));
-    if (peer == stage_rank_of(r)) fault("both stages are on this rank");
+    const int peer = other_stage(a);
     if (peer != a.peer) fault(str("the other stage is on rank ", peer));
   }
 
@@ -142,9 +125,8 @@ class Checker {
       problem(whose, name_of(kind), " stage ", stage, " micro-batch ", micro_batch, ": ", found,
               " times, expected ", times);
     };
-    for (int s = 0; s < schedule_.stages; ++s) {
-      const bool before = s > 0 && rank_of(s - 1) != rank_of(s);
-      const bool after = s + 1 < schedule_.stages && rank_of(s + 1) != rank_of(s);
+    for (int s = 0; s < schedule_.stages(); ++s) {
+      const bool before = s > 0, after = s + 1 < schedule_.stages();
       for (int m = 0; m < schedule_.micro_batches; ++m) {
         const bool split = count(Kind::input_backward, s, m) + count(Kind::weight_backward, s, m);
         expect(1, Kind::forward, s, m);
@@ -240,9 +222,8 @@ class Checker {
     posted_.assign(n, {});
     arrived_.assign(n, {});
     report_.peak_activations.assign(n, 0);
-    const std::vector<char> nothing(pairs_);
-    holdings_.assign(n, {nothing, nothing, nothing, nothing,
-                         std::vector<int>(static_cast<size_t>(schedule_.stages))});
+    const std::vector<char> nothing(static_cast<size_t>(schedule_.micro_batches));
+    holdings_.assign(n, {nothing, nothing, nothing, nothing});
     for (bool moved = true; moved;) {
       moved = false;
       for (int r = 0; r < ranks(); ++r) {
@@ -307,7 +288,7 @@ class Checker {
   bool send(int r, const Action& a) {
     const int to = a.peer * s_.shards + shard_of(r);
     const Step* waiting = current(to);
-    const Step wanted{Step::Kind::action, recv_of(a, stage_rank_of(r))};
+    const Step wanted{Step::Kind::action, recv_of(a, stage_of(r))};
     if (waiting == nullptr || *waiting != wanted) return false;
     apply(to, wanted.action);
     advance(to);
@@ -341,15 +322,16 @@ class Checker {
   // What an action still lacks, or nullptr.
   const char* missing(int r, const Action& a) const {
     const Holdings& h = holdings_[static_cast<size_t>(r)];
-    const size_t key = at(a.stage, a.micro_batch);
+    const auto key = static_cast<size_t>(a.micro_batch);
     switch (a.kind) {
       case Kind::forward:
         return a.stage == 0 || h.inputs[key] ? nullptr : "its input";
       case Kind::backward:
       case Kind::input_backward:
         if (!h.outputs[key]) return "its forward";
-        return a.stage == schedule_.stages - 1 || h.output_gradients[key] ? nullptr
-                                                                          : "its output's gradient";
+        return a.stage == schedule_.stages() - 1 || h.output_gradients[key]
+                   ? nullptr
+                   : "its output's gradient";
       case Kind::weight_backward:
         return h.input_gradients[key] ? nullptr : "its input_backward";
       case Kind::send_activation:
@@ -360,41 +342,27 @@ class Checker {
       case Kind::recv_gradient:
         return nullptr;
       case Kind::reduce:
-        return finished(h, a.stage) ? nullptr : "all backwards of its stage";
+        return finished(h) ? nullptr : "all backwards of its stage";
     }
     return "a known kind";
   }
 
-  bool finished(const Holdings& h, int stage) const {
-    for (int m = 0; m < schedule_.micro_batches; ++m) {
-      if (!h.input_gradients[at(stage, m)]) return false;
-    }
-    return h.stored[static_cast<size_t>(stage)] == 0;
+  bool finished(const Holdings& h) const {
+    return h.stored == 0 && std::count(h.input_gradients.begin(), h.input_gradients.end(), 0) == 0;
   }
 
   void apply(int r, const Action& a) {
     Holdings& h = holdings_[static_cast<size_t>(r)];
-    const int s = a.stage, m = a.micro_batch;
-    const auto is_here = [&](int stage) {
-      return is_stage(stage) && rank_of(stage) == stage_rank_of(r);
-    };
-    const auto store = [&](int change) {
-      h.stored[static_cast<size_t>(s)] += change;
-      int& peak = report_.peak_activations[static_cast<size_t>(r)];
-      peak = std::max(peak, h.stored_in_all += change);
-    };
-    if (a.kind == Kind::recv_activation) h.inputs[at(s, m)] = 1;
-    if (a.kind == Kind::recv_gradient) h.output_gradients[at(s, m)] = 1;
+    const auto m = static_cast<size_t>(a.micro_batch);
+    if (a.kind == Kind::recv_activation) h.inputs[m] = 1;
+    if (a.kind == Kind::recv_gradient) h.output_gradients[m] = 1;
     if (a.kind == Kind::forward) {
-      h.outputs[at(s, m)] = 1;
-      if (is_here(s + 1)) h.inputs[at(s + 1, m)] = 1;
-      store(1);
+      h.outputs[m] = 1;
+      int& peak = report_.peak_activations[static_cast<size_t>(r)];
+      peak = std::max(peak, ++h.stored);
     }
-    if (gives_gradient(a.kind)) {
-      h.input_gradients[at(s, m)] = 1;
-      if (is_here(s - 1)) h.output_gradients[at(s - 1, m)] = 1;
-    }
-    if (a.kind == Kind::backward || a.kind == Kind::weight_backward) store(-1);
+    if (gives_gradient(a.kind)) h.input_gradients[m] = 1;
+    if (a.kind == Kind::backward || a.kind == Kind::weight_backward) --h.stored;
   }
 
   const ShardedSchedule& s_;

@@ -123,7 +123,7 @@ const StageExchanges& ShardedSchedule::of(int stage) const {
 }
 
 ShardedSchedule woven_schedule(const StageExchanges& exchanges, int micro_batches, int shards) {
-  ShardedSchedule s{{1, micro_batches, {0}, {{}}}, {exchanges}, shards, true};
+  ShardedSchedule s{{micro_batches, {{}}}, {exchanges}, shards, true};
   for (ActionKind kind :
        {ActionKind::forward, ActionKind::input_backward, ActionKind::weight_backward}) {
     for (int m = 0; m < micro_batches; ++m) s.schedule.actions[0].push_back({kind, 0, m});
@@ -151,10 +151,11 @@ std::string describe(const Step& s) {
              s.direction, " of ", describe(s.action));
 }
 
-std::vector<Step> rank_steps(const ShardedSchedule& s, int rank, int shard) {
-  RONDO_CHECK(s.exchanges.empty() || s.exchanges.size() == static_cast<size_t>(s.schedule.stages),
-              "exchanges of ", s.exchanges.size(), " stages for a schedule of ", s.schedule.stages);
-  return Expansion(s, shard).of(s.schedule.actions.at(static_cast<size_t>(rank)));
+std::vector<Step> rank_steps(const ShardedSchedule& s, int stage, int shard) {
+  RONDO_CHECK(s.exchanges.empty() || s.exchanges.size() == s.schedule.actions.size(),
+              "exchanges of ", s.exchanges.size(), " stages for a schedule of ",
+              s.schedule.stages());
+  return Expansion(s, shard).of(s.schedule.actions.at(static_cast<size_t>(stage)));
 }
 
 std::vector<std::vector<Step>> all_steps(const ShardedSchedule& s) {

@@ -48,10 +48,10 @@ int shard_after(const ShardExchange& exchange, int direction, int shard, int sha
 struct ShardedSchedule {
   PipelineSchedule schedule;
   std::vector<StageExchanges> exchanges = {};  // by stage; empty: stages have none
-  int shards = 1;                              // ranks per rank of the schedule
+  int shards = 1;                              // ranks per stage
   bool woven = false;
 
-  int ranks() const { return schedule.ranks() * shards; }
+  int ranks() const { return schedule.stages() * shards; }
   const StageExchanges& of(int stage) const;
 };
 // One stage that weaves so many micro-batches: all forward, then all backward, then the gradients
@@ -78,11 +78,11 @@ struct Step {
 // "exchange 2 direction 1 of forward stage 0 micro-batch 3"
 std::string describe(const Step& step);
 
-// The steps of rank `rank` of the schedule and shard `shard`. Receives from other shards are posted
+// The steps of shard `shard` of stage `stage`. Receives from other shards are posted
 // one computation ahead of the one that waits for them; where micro-batches are woven one exchange
 // of all of them.
-std::vector<Step> rank_steps(const ShardedSchedule& schedule, int rank, int shard);
-// The lists of all ranks: by rank of the schedule, times shards, and shard.
+std::vector<Step> rank_steps(const ShardedSchedule& schedule, int stage, int shard);
+// The lists of all ranks: by stage, times shards, and shard.
 std::vector<std::vector<Step>> all_steps(const ShardedSchedule& schedule);
 
 // Checks lists of all ranks, as all_steps() orders them:

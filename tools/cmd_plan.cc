@@ -296,7 +296,6 @@ Config with_split(Config config, const plan::Split& s) {
   p.pipeline = s.pipeline;
   p.sequence = s.sequence;
   p.schedule = s.schedule;
-  p.chunks = s.chunks;
   const bool alone = s.pipeline == 1 && s.sequence == 1;
   p.micro_batches = alone ? 0 : s.micro_batches;
   p.placement.clear();
@@ -334,7 +333,6 @@ plan::Split split_of(const Config& config, int devices) {
   s.micro_batches = std::max(1, p.micro_batches);
   if (!s.staged()) return s;
   s.schedule = p.schedule;
-  s.chunks = p.chunks;
   s.micro_batches = pipeline_settings(config).micro_batches;
   return s;
 }

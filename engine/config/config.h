@@ -226,7 +226,6 @@ struct ParallelConfig {
   int data = 0;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int micro_batches = 0;
-  int chunks = 1;
   std::string placement;
   DType wire = DType::f32;
   int64_t stage_memory_mb = 0;

@@ -249,6 +249,10 @@ class Loader {
   // "parallel.sync = \"local\" is no more: ...": what of a stored configuration would have changed
   // anything.
   const std::vector<std::string>& ignored() const { return ignored_; }
+  // After the last key of a stored configuration.
+  void adapt() const {
+    for (const auto adapt : adapts_) adapt(config_);
+  }
 
   void check_forms() const {
     if (config_.model.layer.empty() || short_form_.empty()) return;
@@ -288,7 +292,9 @@ class Loader {
       if (r.key != key || !(r.name.empty() || text_of(node, source) == r.name)) continue;
       const std::string what = str(key, " = ", node_text(node), " is no more: ", r.instead);
       if (!source.is_stored) fail_input(source.at(node), ": ", what);
-      if (!r.name.empty() || value_text(node) != r.usual) ignored_.push_back(what);
+      if (r.name.empty() && value_text(node) == r.usual) return true;
+      ignored_.push_back(what);
+      if (r.adapt) adapts_.push_back(r.adapt);
       return true;
     }
     return false;
@@ -391,6 +397,7 @@ class Loader {
   std::string short_form_;  // where a key of the short form was set last
   std::string listed_in_;   // the source that listed layers last
   std::vector<std::string> ignored_;
+  std::vector<void (*)(Config&)> adapts_;
   bool has_layers_;
 };
 
@@ -491,6 +498,7 @@ StoredConfig parse(std::string_view toml, const Source& source,
   Loader loader(c.config, false);
   const toml::table document = parse_toml(toml, source.name);
   loader.load(document, "", source);
+  loader.adapt();
   load_overrides(loader, overrides);
   loader.check_forms();
   c.ignored = loader.ignored();

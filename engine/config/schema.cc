@@ -26,7 +26,7 @@ constexpr std::array deterministic_names{"same_world", "fixed_order", "world_inv
 constexpr std::array transport_names{"auto", "tcp", "gloo", "shared", "mpi"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array on_resume_names{"stretch", "keep"};
-constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};
+constexpr std::array pipeline_schedule_names{"1f1b", "zero_bubble"};
 constexpr std::array dtype_names{"f32", "bf16"};
 
 // `names` in the order of the enumerators.
@@ -330,10 +330,9 @@ Builder parallel_fields(ParallelConfig& c) {
   b.add("data", &c.data, from(0, 4096),
         "replicas of the pipeline; 0: as many as there are ranks for");
   b.add("schedule", choice(c.schedule, pipeline_schedule_names), any,
-        "the order of the pipeline's work; 1f1b stores less than gpipe, zero_bubble waits least");
+        "the order of the pipeline's work; 1f1b stores less, zero_bubble waits less");
   b.add("micro_batches", &c.micro_batches, from(0, 4096),
         "parts of a replica's batch that follow each other through the pipeline; 0: two per rank");
-  b.add("chunks", &c.chunks, from(1, 64), "interleaved: stages per rank");
   b.add("placement", &c.placement, any,
         "layers of each stage, as 3,4; empty: by the time they are measured to take");
   b.add("wire", choice(c.wire, dtype_names), any,
@@ -429,11 +428,17 @@ std::span<const Removed> removed() {
       "ranks share every update (step), or average without waiting (async)";
   static constexpr std::string_view outer =
       "it was for parallel.sync = \"block\", which is no more";
+  static constexpr std::string_view schedules =
+      "a pipeline works in the order of 1f1b, or of zero_bubble, which waits less";
   static constexpr std::array all{
       Removed{"parallel.sync", "local", "", averages},
       Removed{"parallel.sync", "block", "", averages},
       Removed{"parallel.outer_lr", "", "1", outer},
       Removed{"parallel.outer_momentum", "", "0.5", outer},
+      Removed{"parallel.schedule", "gpipe", "", schedules},
+      Removed{"parallel.schedule", "interleaved", "", schedules},
+      Removed{"parallel.chunks", "", "1", "every rank of a pipeline has one stage",
+              [](Config& c) { c.parallel.placement.clear(); }},
       Removed{"training.weights_beside", "", "false",
               "gradients of weights are on the stream of all others"},
   };

@@ -52,6 +52,8 @@ struct Removed {
   std::string_view name;   // of the choice; empty: the key is gone
   std::string_view usual;  // the key's default
   std::string_view instead;
+  // What becomes of stored settings that were made for it, once all of them are read.
+  void (*adapt)(Config& config) = nullptr;
 };
 
 std::span<const Removed> removed();

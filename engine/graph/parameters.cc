@@ -54,15 +54,6 @@ Parameters::Parameters(const Graph& graph, Device& device, int stage, Gradients 
       graph, [stage](int s) { return stage < 0 || s == stage; }, gradients);
 }
 
-Parameters::Parameters(const Graph& graph, Device& device, const std::vector<int>& stages,
-                       Gradients gradients)
-    : device_(&device) {
-  allocate(
-      graph,
-      [&stages](int s) { return std::find(stages.begin(), stages.end(), s) != stages.end(); },
-      gradients);
-}
-
 namespace {
 
 std::vector<Parameters::Entry> place_entries(const Graph& graph,

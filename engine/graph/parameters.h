@@ -41,9 +41,6 @@ class Parameters {
   enum class Gradients : uint8_t { allocated, absent };
   Parameters(const Graph& graph, Device& device, int stage = -1,
              Gradients gradients = Gradients::allocated);
-  // The parameters of several stages.
-  Parameters(const Graph& graph, Device& device, const std::vector<int>& stages,
-             Gradients gradients = Gradients::allocated);
 
   // Fills the weights from counter-based random numbers keyed by (seed, name): independent of the
   // order and number of the other parameters.

@@ -43,10 +43,6 @@ TensorView PipelineTrainer::flat(const std::string& slot) const {
   RONDO_CHECK(false, "the optimiser has no state '", slot, "'");
 }
 
-int PipelineTrainer::owner(const Parameters::Entry& entry) const {
-  return pipeline_->schedule().rank_of_stage[static_cast<size_t>(entry.stage)];
-}
-
 std::vector<float> PipelineTrainer::gather(const std::string& slot) {
   std::vector<float> parts;
   HostArray whole;
@@ -63,7 +59,7 @@ std::vector<float> PipelineTrainer::gather(const std::string& slot) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Parameters::Entry& e = entries_[i];
     const auto n = static_cast<size_t>(e.numel());
-    const int from = owner(e);
+    const int from = e.stage;
     const uint32_t tag = gather_tag + static_cast<uint32_t>(i);
     if (from == grid_.stage_rank()) {
       const std::span part(mine + parameters_->entry(e.name).offset, n);
@@ -93,7 +89,7 @@ void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
     part.resize(static_cast<size_t>(e.numel()));
     if (world_.first()) read(e, part);
     world_.broadcast(TensorView(part.data(), DType::f32, {e.numel()}));
-    if (owner(e) != grid_.stage_rank()) continue;
+    if (e.stage != grid_.stage_rank()) continue;
     std::copy(part.begin(), part.end(), mine + parameters_->entry(e.name).offset);
   }
   if (divided) {
@@ -163,7 +159,7 @@ void PipelineTrainer::stream_weights(const WriteTensors& write) {
 void PipelineTrainer::fetch(size_t index, std::vector<float>& into) {
   const Parameters::Entry& e = entries_[index];
   into.resize(static_cast<size_t>(e.numel()));
-  const int from = owner(e);
+  const int from = e.stage;
   if (from == grid_.stage_rank()) {
     parameters_->read(e.name, into.data());
     return;

@@ -64,13 +64,9 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
   place(settings, capacity);
   connect_devices();
   world_.together([&] {
-    const PipelineSchedule schedule = make_schedule(settings.schedule, grid_.split().pipeline,
-                                                    settings.micro_batches, settings.chunks);
-    std::vector<int> own;
-    for (int s = 0; s < schedule.stages; ++s) {
-      if (schedule.rank_of_stage[static_cast<size_t>(s)] == grid_.stage_rank()) own.push_back(s);
-    }
-    parameters_ = std::make_unique<Parameters>(training_.graph, *device_, own);
+    const PipelineSchedule schedule =
+        make_schedule(settings.schedule, grid_.split().pipeline, settings.micro_batches);
+    parameters_ = std::make_unique<Parameters>(training_.graph, *device_, grid_.stage_rank());
     parameters_->initialize(options.seed);
     make_optimizer();
     totals_ = Buffer(*device_, sizeof(LossTotals), "sums of losses");
@@ -101,7 +97,7 @@ void PipelineTrainer::connect_devices() {
   // Shards hand their states over on the host, and wait there.
   if (stages.size() > 1 && grid_.split().sequence == 1) {
     links_ = std::make_unique<StageLinks>(grid_.devices(), stages, grid_.stage_rank(),
-                                          settings_.chunks > 1, RankGrid::first_device_group + 1);
+                                          RankGrid::first_device_group + 1);
   }
   if (grid_.same_stages().size() > 1) {
     sums_ = grid_.devices()(grid_.same_stages_ranks(), RankGrid::first_device_group);
@@ -127,14 +123,14 @@ void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
   capacity_ = capacity;
   const WorldSplit& split = grid_.split();
   const PipelineSchedule schedule =
-      make_schedule(settings_.schedule, split.pipeline, settings_.micro_batches, settings_.chunks);
+      make_schedule(settings_.schedule, split.pipeline, settings_.micro_batches);
   if (split.sequence > 1) {
     shards_ = std::make_unique<SequenceShards>(training_.graph, training_.loss, context_,
                                                grid_.sequence(), 0, split.sequence,
                                                capacity.max_label_length);
     if (!shards_->chunk().pools.empty() && counts_.size() > 1) {
       fail_input("a model that pools its frames into one (task classify or regress) cannot be cut ",
-                 "both in time (parallel.sequence) and into stages (parallel.pipeline, chunks)");
+                 "both in time (parallel.sequence) and into stages (parallel.pipeline)");
     }
   }
   pipeline_ = std::make_unique<StepRunner>(
@@ -165,16 +161,8 @@ void PipelineTrainer::make_context(const SessionOptions& options) {
 }
 
 void PipelineTrainer::place(const PipelineSettings& settings, const BatchCapacity& capacity) {
-  const int stages = grid_.split().pipeline * settings.chunks;
-  world_.together([&] {
-    const std::string objection = schedule_objection(settings.schedule, grid_.split().pipeline,
-                                                     settings.micro_batches, settings.chunks);
-    if (!objection.empty()) {
-      const bool chunked = settings.chunks > 1 && settings.schedule != ScheduleKind::interleaved;
-      fail_input("parallel.", chunked ? "chunks" : "micro_batches", ": ", objection);
-    }
-    choose_counts(settings, capacity, stages);
-  });
+  const int stages = grid_.split().pipeline;
+  world_.together([&] { choose_counts(settings, capacity, stages); });
   // The clock decides, so one rank's.
   const std::string chosen = world_.broadcast(placement());
   world_.together([&] {
@@ -215,10 +203,7 @@ void PipelineTrainer::choose_counts(const PipelineSettings& settings, const Batc
                                                  Optimizer::state_bytes(options_.optimizer, 0)) /
                                                     1024 / owners;
   memory.micro_batches = [&](int stage) {
-    const int ranks = grid_.split().pipeline;
-    const int stored = stored_activations(settings.schedule, stage % ranks, ranks,
-                                          settings.micro_batches, settings.chunks);
-    return (stored + settings.chunks - 1) / settings.chunks;
+    return stored_activations(settings.schedule, stage, stages, settings.micro_batches);
   };
   counts_ = cut_by_cost(layers_, costs, stages, memory);
 }
@@ -266,8 +251,7 @@ std::vector<TimedAction> PipelineTrainer::timeline() const {
   std::vector<TimedAction> all = pipeline_->timeline();
   if (all.empty() || !reducer_) return all;
   std::erase_if(all, [](const TimedAction& t) { return t.action.kind == ActionKind::reduce; });
-  const int stage = pipeline_->stages().front();
-  all.push_back({{ActionKind::reduce, stage}, reduce_began_, reduce_ended_});
+  all.push_back({{ActionKind::reduce, pipeline_->stage()}, reduce_began_, reduce_ended_});
   return all;
 }
 
@@ -285,7 +269,7 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
   if (reducer_ && last) {
     reducer_->last_batch();
     if (reducer_->watches_nodes()) {
-      hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
+      hooks.after_node = [this](size_t node) { reducer_->after_node(node); };
     }
   }
   or_abort([&] { run_passes(micro_batches, std::move(hooks)); });
@@ -307,7 +291,7 @@ void PipelineTrainer::run_passes(std::span<const BatchView> micro_batches, StepH
 void PipelineTrainer::expect_losses(std::span<const BatchView> micro_batches) {
   losses_.assign(micro_batches.size(), {});
   losses_at_.assign(1, 0);
-  if (shards_ || pipeline_->stages().back() != schedule().stages - 1) return;
+  if (shards_ || pipeline_->stage() != schedule().stages() - 1) return;
   const Value& loss = training_.graph.value(training_.loss);
   for (const BatchView& batch : micro_batches) {
     const auto rows = static_cast<size_t>(live_rows(training_.graph, *batch.layout, loss.shape));

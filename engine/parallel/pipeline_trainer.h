@@ -1,7 +1,7 @@
 // Trains and evaluates a model that is spread over pipeline stages, whose ranks may share each
 // sequence (engine/steps/sequence.h), replicated over data-parallel groups (hybrid parallelism).
 //
-// A rank holds the weights, gradients, optimiser state and activations of its own stages alone, and
+// A rank holds the weights, gradients, optimiser state and activations of its own stage alone, and
 // of its shard of the frames. Gradients are summed over the replicas and shards of a stage, in
 // buckets, beside the backward pass of the last micro-batch; counts and losses over all; the
 // gradient's norm, for clipping and to find what is not finite, over all stages, parameter by
@@ -38,11 +38,10 @@ namespace rondo {
 struct PipelineSettings {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int micro_batches = 4;         // per batch and replica
-  int chunks = 1;                // stages per rank (interleaved)
   std::string placement;         // layers per stage, "3,4"; empty: by measured cost
   size_t stage_memory = 0;       // bytes that a stage may take; 0: no limit
   int64_t bucket_bytes = 0;      // 0: by the speed of the link
-  bool shard_optimizer = false;  // over the ranks with the same stages
+  bool shard_optimizer = false;  // over the ranks with the same stage
   PipelineOptions options = {};
 };
 
@@ -161,7 +160,6 @@ class PipelineTrainer {
   const Optimizer& optimizer() const { return sharded_ ? sharded_->optimizer() : *optimizer_; }
   void make_optimizer();
   TensorView flat(const std::string& slot) const;
-  int owner(const Parameters::Entry& entry) const;
   void fetch(size_t entry, std::vector<float>& into);
   void serve_weights();
 

@@ -32,7 +32,7 @@ void PipelineTrainer::make_reducer() {
   } else if (bytes == 0 && !on_device) {
     bytes = bucket_bytes_for(measure_link(replicas));
   }
-  const Graph& graph = pipeline_->stage_graph(pipeline_->stages().front());
+  const Graph& graph = pipeline_->stage_graph();
   if (sums_) {
     reducer_ = std::make_unique<DeviceBucketReducer>(replicas, *sums_, context_, graph,
                                                      *parameters_, bytes);

@@ -68,13 +68,12 @@ LinkModel by_blocks(LinkModel link, const Cluster& c, const Split& s) {
 
 LinkModel stage_link(const Cluster& c, const Split& s, int from, int to) {
   if (one_node(c, s)) return c.link;
-  // All that go the same way, up or down; chunks also go from the last rank to the first.
-  const int way = (to - from + s.pipeline) % s.pipeline;
+  // All that go the same way, up or down.
+  const int way = to - from;
   Hops hops(c, s);
   for (int d = 0; d < s.data; ++d) {
-    for (int p = 0; p < s.pipeline; ++p) {
-      const int next = (p + way) % s.pipeline;
-      if (s.chunks == 1 && next - p != to - from) continue;
+    for (int p = std::max(0, -way); p < s.pipeline - std::max(0, way); ++p) {
+      const int next = p + way;
       for (int k = 0; k < s.sequence; ++k) {
         hops.add(hops.rank(d, p, k), hops.rank(d, next, k), p == from && next == to);
       }

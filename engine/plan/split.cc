@@ -21,10 +21,7 @@ constexpr int most_micro_batches = 64, most_shards = 64, most_parts = 256;
 
 std::string describe(const Split& s) {
   std::string text = str("data ", s.data, " x pipeline ", s.pipeline, " x sequence ", s.sequence);
-  if (s.staged()) {
-    text += str(", ", name_of(s.schedule));
-    if (s.chunks > 1) text += str(" of ", s.chunks, " chunks");
-  }
+  if (s.staged()) text += str(", ", name_of(s.schedule));
   text += str(", ", s.micro_batches, s.micro_batches == 1 ? " micro-batch" : " micro-batches");
   if (s.batches > 1) text += str(" in each of ", s.batches, " batches");
   if (s.nccl_blocks > 0) text += str(", at most ", s.nccl_blocks, " blocks of NCCL's");
@@ -42,12 +39,8 @@ int Planner::layers() const { return static_cast<int>(model_->layers().layers().
 int64_t Planner::weights() const { return model_->layers().weights(); }
 
 std::string Planner::objection(const Split& s) const {
-  if (s.pipeline * s.chunks > layers()) {
-    return str(s.pipeline * s.chunks, " stages of a model with ", layers(), " layers");
-  }
-  if (s.staged()) {
-    const std::string why = schedule_objection(s.schedule, s.pipeline, s.micro_batches, s.chunks);
-    if (!why.empty()) return why;
+  if (s.pipeline > layers()) {
+    return str(s.pipeline, " stages of a model with ", layers(), " layers");
   }
   if (s.sequence > 1) {
     const std::string why = objection_to_cuts(model_->layers().graph());
@@ -127,13 +120,9 @@ bool better(const Prediction& a, const Prediction& b) {
   return a.seconds < b.seconds;
 }
 
-std::vector<std::pair<ScheduleKind, int>> schedules_for(const Split& s) {
-  if (!s.staged()) return {{ScheduleKind::gpipe, 1}};
-  if (s.pipeline == 1) return {{ScheduleKind::gpipe, 1}, {ScheduleKind::one_f_one_b, 1}};
-  return {{ScheduleKind::gpipe, 1},
-          {ScheduleKind::one_f_one_b, 1},
-          {ScheduleKind::interleaved, 2},
-          {ScheduleKind::zero_bubble, 1}};
+std::vector<ScheduleKind> schedules_for(const Split& s) {
+  if (s.pipeline == 1) return {ScheduleKind::one_f_one_b};
+  return {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble};
 }
 
 // Powers of two, and multiples of the ranks, which some schedules need.
@@ -147,9 +136,8 @@ std::set<int> micro_batch_counts(int pipeline) {
 // Every choice of schedule and micro-batches for a split.
 std::vector<Split> candidates(Split s) {
   std::vector<Split> all;
-  for (const auto& [kind, chunks] : schedules_for(s)) {
+  for (const ScheduleKind kind : schedules_for(s)) {
     s.schedule = kind;
-    s.chunks = chunks;
     for (int count : micro_batch_counts(s.pipeline)) {
       s.micro_batches = count;
       s.batches = 1;

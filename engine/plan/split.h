@@ -55,8 +55,7 @@ struct Split {
   // The micro-batches of each replica. Without stages and shards they are batches, one after the
   // other, whose gradients add up.
   int micro_batches = 1;
-  ScheduleKind schedule = ScheduleKind::gpipe;  // where staged()
-  int chunks = 1;                               // stages per rank, ScheduleKind::interleaved
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;  // where staged()
   // With stages or shards: batches whose gradients add up, each with so many micro-batches.
   int batches = 1;
   bool shard_optimizer = false;  // over the ranks with the same weights

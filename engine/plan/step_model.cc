@@ -44,7 +44,7 @@ BatchShape StepModel::part_of(const BatchShape& batch, const Split& s) {
 std::vector<int> StepModel::cut(const Split& s, const BatchShape& part) const {
   std::vector<double> seconds;
   for (const LayerSeconds& l : layers_.seconds(cluster_.device, part)) seconds.push_back(l.total());
-  return cut_evenly(seconds, s.pipeline * s.chunks);
+  return cut_evenly(seconds, s.pipeline);
 }
 
 std::vector<int64_t> StepModel::weights_of_stages(const std::vector<int>& first) const {
@@ -299,24 +299,16 @@ double StepModel::memory(const Split& s, const BatchShape& batch) const {
       static_cast<double>(plan_batch_bytes(graph, capacity, cluster_.device.kind));
   double most = 0;
   for (int rank = 0; rank < s.pipeline; ++rank) {
-    int64_t held = 0;
-    for (int chunk = 0; chunk < s.chunks; ++chunk) {
-      held += weights[static_cast<size_t>(rank + chunk * s.pipeline)];
-    }
-    const double bytes = batch_bytes + weight_bytes(s, held);
+    const double bytes = batch_bytes + weight_bytes(s, weights[static_cast<size_t>(rank)]);
     int stored = 1;
     if (s.staged()) {
-      stored = stored_activations(s.schedule, rank, s.pipeline, s.micro_batches, s.chunks);
+      stored = stored_activations(s.schedule, rank, s.pipeline, s.micro_batches);
     } else if (s.sequence > 1) {
       stored = s.micro_batches;
     }
-    // The largest of a rank's stages counts, for as many micro-batches as it stores at a time.
-    size_t arena = 0;
-    for (int chunk = 0; chunk < s.chunks; ++chunk) {
-      const int stage = s.pipeline * s.chunks == 1 ? all_stages : rank + chunk * s.pipeline;
-      arena = std::max(
-          arena, plan_memory(graph, context_, capacity, Reuse::by_liveness, stage).arena_bytes);
-    }
+    const int stage = s.pipeline == 1 ? all_stages : rank;
+    const size_t arena =
+        plan_memory(graph, context_, capacity, Reuse::by_liveness, stage).arena_bytes;
     most = std::max(most, bytes + static_cast<double>(arena) * stored);
   }
   return most;

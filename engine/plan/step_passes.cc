@@ -23,8 +23,8 @@ ShardCosts shard_costs(const ModelLayers& layers, const Cluster& cluster, const 
 // shards are woven.
 ShardedSchedule schedule_of(const Split& s) {
   if (!s.staged() && s.sequence > 1) return woven_schedule({}, s.micro_batches, s.sequence);
-  const ScheduleKind kind = s.staged() ? s.schedule : ScheduleKind::gpipe;
-  return {make_schedule(kind, s.pipeline, s.micro_batches, s.chunks), {}, s.sequence};
+  const ScheduleKind kind = s.staged() ? s.schedule : ScheduleKind::one_f_one_b;
+  return {make_schedule(kind, s.pipeline, s.micro_batches), {}, s.sequence};
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ StepCosts StepModel::step_costs(const Split& s, const BatchShape& part,
                                 std::vector<LastPass>& last_pass) const {
   StepCosts c;
   c.schedule = schedule_of(s);
-  const auto stages = static_cast<size_t>(c.schedule.schedule.stages);
+  const auto stages = c.schedule.schedule.actions.size();
   if (s.sequence > 1) {
     const ShardCosts costs = shard_costs(layers_, cluster_, part);
     for (size_t i = 0; i < stages; ++i) {
@@ -65,9 +65,9 @@ StepCosts StepModel::step_costs(const Split& s, const BatchShape& part,
   }
   for (size_t i = 0; i < stages; ++i)
     c.output_bytes.push_back(message_bytes(first[i + 1] - 1, part));
-  for (int p = 0; p < s.pipeline && s.pipeline > 1; ++p) {
-    c.up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
-    c.down.push_back(stage_link(cluster_, s, p, (p + s.pipeline - 1) % s.pipeline));
+  for (int p = 0; p + 1 < s.pipeline; ++p) {
+    c.up.push_back(stage_link(cluster_, s, p, p + 1));
+    c.down.push_back(stage_link(cluster_, s, p + 1, p));
   }
   return c;
 }

@@ -17,7 +17,7 @@ class Builder {
     for (const StageCosts& s : c_.stages) schedule_.exchanges.push_back(s.order());
     tasks_.ranks = schedule_.ranks();
     tasks_.stride = schedule_.woven ? 1 : schedule_.shards;
-    const int links = reductions + pipeline().stages;
+    const int links = reductions + pipeline().stages();
     for (int r = 0; r < tasks_.ranks; ++r) tasks_.work.add_resource(Order::listed);
     for (int r = 0; r < links * tasks_.ranks; ++r) tasks_.work.add_resource(Order::priority);
   }
@@ -39,7 +39,7 @@ class Builder {
 
   const PipelineSchedule& pipeline() const { return schedule_.schedule; }
   int shard_of(int rank) const { return rank % schedule_.shards; }
-  int stage_rank_of(int rank) const { return rank / schedule_.shards; }
+  int stage_of(int rank) const { return rank / schedule_.shards; }
   const StageCosts& costs_of(const Action& a) const {
     return c_.stages[static_cast<size_t>(a.stage)];
   }
@@ -59,7 +59,7 @@ class Builder {
   void add_rank(int rank) {
     const Action* computing = nullptr;
     int last = -1;  // task
-    const auto steps = rank_steps(schedule_, stage_rank_of(rank), shard_of(rank));
+    const auto steps = rank_steps(schedule_, stage_of(rank), shard_of(rank));
     for (const Step& s : steps) {
       switch (s.kind) {
         case Step::Kind::expect:
@@ -138,9 +138,7 @@ class Builder {
     const bool up = a.kind == ActionKind::forward;
     if (a.kind == ActionKind::weight_backward) return;
     const int from = up ? a.stage - 1 : a.stage + 1;
-    if (from < 0 || from == pipeline().stages) return;
-    // On the same rank it has been computed before.
-    if (pipeline().rank_of_stage[static_cast<size_t>(from)] == stage_rank_of(rank)) return;
+    if (from < 0 || from == pipeline().stages()) return;
     inputs_.push_back({task, {up, a.stage, a.micro_batch, shard_of(rank)}});
   }
 
@@ -151,12 +149,10 @@ class Builder {
     if (!is_send(a.kind)) return;
     const bool up = goes_up(a.kind);
     const int to = other_stage(a);
-    const double bytes = c_.output_bytes[static_cast<size_t>(std::min(to, a.stage))];
-    const LinkModel& link = (up ? c_.up : c_.down)[static_cast<size_t>(stage_rank_of(rank))];
-    // With two ranks the upper neighbour is the lower one.
-    const int way = up || pipeline().ranks() == 2 ? to_upper : to_lower;
-    messages_[{up, to, a.micro_batch, shard_of(rank)}] =
-        message(last, rank, way, link.busy(bytes), a, link.latency);
+    const auto lower = static_cast<size_t>(std::min(to, a.stage));
+    const LinkModel& link = (up ? c_.up : c_.down)[lower];
+    messages_[{up, to, a.micro_batch, shard_of(rank)}] = message(
+        last, rank, up ? to_upper : to_lower, link.busy(c_.output_bytes[lower]), a, link.latency);
   }
 
   const StepCosts& c_;
@@ -182,14 +178,14 @@ TimedAction received(const TimedAction& sent, int from, double latency) {
 
 StepTasks tasks_of(const StepCosts& costs) {
   const PipelineSchedule& s = costs.schedule.schedule;
-  const auto stages = static_cast<size_t>(s.stages), ranks = static_cast<size_t>(s.ranks());
+  const size_t stages = s.actions.size();
   RONDO_CHECK(s.micro_batches >= 1 && costs.stages.size() == stages &&
                   costs.reduce.size() == stages && costs.output_bytes.size() + 1 >= stages,
               "costs of ", costs.stages.size(), " stages for a schedule of ", stages);
   RONDO_CHECK(static_cast<int>(costs.beside.size()) >= costs.schedule.shards - 1, "links for ",
               costs.beside.size(), " shards of ", costs.schedule.shards);
-  RONDO_CHECK(ranks == 1 || (costs.up.size() == ranks && costs.down.size() == ranks), "links of ",
-              costs.up.size(), " ranks for a schedule of ", ranks);
+  RONDO_CHECK(costs.up.size() + 1 >= stages && costs.down.size() + 1 >= stages, "links of ",
+              costs.up.size(), " stages for a schedule of ", stages);
   return Builder(costs).build();
 }
 

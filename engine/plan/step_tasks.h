@@ -27,7 +27,7 @@ struct StepCosts {
   std::vector<StageCosts> stages;             // of one shard of one micro-batch
   std::vector<LinkModel> beside = {};         // by shard but the last: to the next one
   std::vector<double> output_bytes = {};      // by stage but the last: what it gives to the next
-  std::vector<LinkModel> up = {}, down = {};  // by rank of the schedule: to its neighbours
+  std::vector<LinkModel> up = {}, down = {};  // by stage but the last: to the next one, and back
   // By stage: what is left of its gradients' sums, which follows them and delays nothing else.
   std::vector<double> reduce = {};
 };

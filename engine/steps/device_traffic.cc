@@ -50,7 +50,6 @@ class DeviceTraffic final : public StageTraffic {
   void take(const StageMessage& m, Plan& plan) override;
   bool expects(const StageMessage& m) const override { return expected_.contains(m.tag); }
   void send(const StageMessage& m, const Plan& plan) override;
-  void hand_over(const StageMessage& m, const Plan& plan) override;
   void advance() override {}
   void end_run() override;
   void abort(const std::string& reason) noexcept override;
@@ -59,7 +58,6 @@ class DeviceTraffic final : public StageTraffic {
   struct Arrival {
     Buffer memory;
     Event arrived, taken;
-    bool from_here = false;  // handed over
   };
   struct Departure {
     Buffer memory;
@@ -161,7 +159,6 @@ void DeviceTraffic::note(Stream& stream, size_t place, bool end) {
 
 void DeviceTraffic::expect(const StageMessage& m) {
   Arrival& a = take_arrival(m);
-  a.from_here = false;
   const size_t bytes = device_message_bytes(*m.graph, *m.layout, m.values, options_.wire);
   DeviceGroup& link = links_->from(m.action.peer);
   Stream& stream = link.stream();
@@ -183,17 +180,11 @@ void DeviceTraffic::take(const StageMessage& m, Plan& plan) {
   const auto found = expected_.find(m.tag);
   RONDO_CHECK(found != expected_.end(), describe(m.action), ": its input was not expected");
   Arrival& a = *found->second;
-  if (!a.from_here) a.arrived.wait(*context_.stream);
+  a.arrived.wait(*context_.stream);
   unpack_on_device(plan, m.values, options_.wire, a.memory.as<std::byte>());
   a.taken.record(*context_.stream);
   free_.push_back(&a);
   expected_.erase(found);
-}
-
-void DeviceTraffic::hand_over(const StageMessage& m, const Plan& plan) {
-  Arrival& a = take_arrival(m);
-  a.from_here = true;
-  pack_on_device(plan, m.values, options_.wire, a.memory.as<std::byte>());
 }
 
 void DeviceTraffic::send(const StageMessage& m, const Plan& plan) {

@@ -27,15 +27,12 @@ class HostTraffic final : public StageTraffic {
   void take(const StageMessage& m, Plan& plan) override;
   bool expects(const StageMessage& m) const override { return arriving_.contains(m.tag); }
   void send(const StageMessage& m, const Plan& plan) override;
-  void hand_over(const StageMessage& m, const Plan& plan) override {
-    arriving_[m.tag].bytes = packed(m, plan);
-  }
   void advance() override { drop_departed(false); }
   void end_run() override { drop_departed(true); }
   void abort(const std::string&) noexcept override {}  // whoever unwinds does it
 
  private:
-  // A message on its way, or handed over within the rank. The work ends before the bytes.
+  // A message on its way. The work ends before the bytes.
   struct Parcel {
     std::vector<std::byte> bytes;
     Work work;
@@ -47,7 +44,6 @@ class HostTraffic final : public StageTraffic {
     spare_.pop_back();
     return bytes;
   }
-  std::vector<std::byte> packed(const StageMessage& m, const Plan& plan);
   void drop_departed(bool wait);
 
   ProcessGroup& group_;
@@ -69,20 +65,11 @@ void HostTraffic::expect(const StageMessage& m) {
 
 void HostTraffic::take(const StageMessage& m, Plan& plan) {
   Parcel& parcel = arriving_.at(m.tag);
-  if (parcel.work) {
-    parcel.work.wait();
-    timeline_.set_end(parcel.recorded, parcel.work.end());
-  }
+  parcel.work.wait();
+  timeline_.set_end(parcel.recorded, parcel.work.end());
   unpack_values(plan, m.values, options_.wire, parcel.bytes);
   spare_.push_back(std::move(parcel.bytes));
   arriving_.erase(m.tag);
-}
-
-std::vector<std::byte> HostTraffic::packed(const StageMessage& m, const Plan& plan) {
-  std::vector<std::byte> bytes = take_spare();
-  bytes.resize(message_bytes(*m.graph, *m.layout, m.values, options_.wire));
-  pack_values(plan, m.values, options_.wire, bytes);
-  return bytes;
 }
 
 void HostTraffic::send(const StageMessage& m, const Plan& plan) {
@@ -90,7 +77,9 @@ void HostTraffic::send(const StageMessage& m, const Plan& plan) {
   timeline_.set_start(recorded, CommClock::now());
   Parcel& parcel = departing_.emplace_back();
   parcel.recorded = recorded;
-  parcel.bytes = packed(m, plan);
+  parcel.bytes = take_spare();
+  parcel.bytes.resize(message_bytes(*m.graph, *m.layout, m.values, options_.wire));
+  pack_values(plan, m.values, options_.wire, parcel.bytes);
   parcel.work = group_.send(m.action.peer, m.tag, parcel.bytes, within(options_.timeout));
 }
 

@@ -46,9 +46,7 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   for (const BatchView& batch : micro_batches) need = BatchCapacity::merge(need, batch.extent());
   reserve(need, micro_batches.size());
   StepHooks hooks;
-  hooks.after_node = [this](int, size_t node) {
-    if (after_weight_gradient_) after_weight_gradient_(node);
-  };
+  hooks.after_node = after_weight_gradient_;
   shards_->start(timeout);
   runner_->run(micro_batches, hooks);
   totals_ = {};

@@ -24,13 +24,12 @@ void connect(DeviceGroup& link) {
 }  // namespace
 
 StageLinks::StageLinks(const DeviceGroupMaker& make, const std::vector<int>& members, int rank,
-                       bool around, uint16_t first_id) {
-  const int ranks = static_cast<int>(members.size());
-  const int pairs = ranks - 1 + (around && ranks > 2 ? 1 : 0);
-  RONDO_CHECK(first_id + 2 * pairs < 65536, ranks, " ranks in a pipeline");
+                       uint16_t first_id) {
+  const int pairs = static_cast<int>(members.size()) - 1;
+  RONDO_CHECK(first_id + 2 * pairs < 65536, members.size(), " ranks in a pipeline");
   // In the same order on all ranks.
   for (int pair = 0; pair < pairs; ++pair) {
-    const int lower = pair, upper = (pair + 1) % ranks;
+    const int lower = pair, upper = pair + 1;
     for (const bool up : {true, false}) {
       const int sender = up ? lower : upper, receiver = up ? upper : lower;
       if (rank != sender && rank != receiver) continue;

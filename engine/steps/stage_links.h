@@ -22,10 +22,9 @@ namespace rondo {
 
 class StageLinks {
  public:
-  // `members`: ranks of the world, by rank of the pipeline, of which this one is `rank`. `around`:
-  // the last is a neighbour of the first, as where a rank has several stages. Groups have the ids
-  // from `first_id` on. The maker is called here only.
-  StageLinks(const DeviceGroupMaker& make, const std::vector<int>& members, int rank, bool around,
+  // `members`: ranks of the world, by stage, of which this one is `rank`. Groups have the ids from
+  // `first_id` on. The maker is called here only.
+  StageLinks(const DeviceGroupMaker& make, const std::vector<int>& members, int rank,
              uint16_t first_id);
   // Both ends of a connection end it together, so all ranks call this together too.
   ~StageLinks();

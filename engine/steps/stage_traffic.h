@@ -20,9 +20,7 @@
 namespace rondo {
 
 struct StageMessage {
-  Action action;  // the send or recv, or the computation that another stage of this rank follows
-  bool up = false;
-  int reader = 0;  // stage
+  Action action;  // the send or recv, or the computation that reads it
   const Graph* graph = nullptr;
   std::span<const ValueId> values;
   const PackedHost* layout = nullptr;  // of the micro-batch
@@ -35,8 +33,8 @@ class StageTraffic {
 
   // So many messages may have been expected and not been taken.
   virtual int look_ahead() const = 0;
-  // Memory for `arrivals` messages at a time that have been expected or handed over and not yet
-  // taken, each of a batch within `capacity`; called when nothing is on its way.
+  // Memory for `arrivals` messages at a time that have been expected and not yet taken; called when
+  // nothing is on its way.
   struct Most {
     size_t arrivals = 0;
     size_t bytes = 0;  // of a message
@@ -50,13 +48,10 @@ class StageTraffic {
 
   virtual void begin_run() = 0;
   virtual void expect(const StageMessage& message) = 0;
-  // What was expected or handed over, into the plan's values. Returns when, or queued after, it has
-  // arrived.
+  // What was expected, into the plan's values. Returns when, or queued after, it has arrived.
   virtual void take(const StageMessage& message, Plan& plan) = 0;
   virtual bool expects(const StageMessage& message) const = 0;
   virtual void send(const StageMessage& message, const Plan& plan) = 0;
-  // To a stage of this rank. It gets what it would get over the wire.
-  virtual void hand_over(const StageMessage& message, const Plan& plan) = 0;
   // A message may have left by now.
   virtual void advance() = 0;
   // Waits until everything has left, and arrived.

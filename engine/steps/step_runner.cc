@@ -74,30 +74,26 @@ StepRunner::StepRunner(const Graph& graph, const Context& context, ProcessGroup*
                        StageLinks* links, SharedSequences shared)
     : context_(context),
       group_(group),
-      rank_(group ? group->rank() : 0),
+      stage_(group ? group->rank() : 0),
       shards_(shared.shards),
       schedule_{std::move(schedule), {}, shards_ ? shards_->ranks() : 1, shared.woven},
       parameters_(parameters),
       options_(options),
       timeline_(options.timeline) {
   const PipelineSchedule& s = schedule_.schedule;
-  RONDO_CHECK(group ? group->size() == s.ranks() : s.stages == 1, "a schedule of ", s.ranks(),
-              " ranks for a group of ", group ? group->size() : 0);
+  RONDO_CHECK((group ? group->size() : 1) == s.stages(), "a schedule of ", s.stages(),
+              " stages for a group of ", group ? group->size() : 0);
   RONDO_CHECK(shards_ || !schedule_.woven, "woven micro-batches of whole sequences");
   require_neighbours(graph);
-  for (int stage = 0; stage < s.stages; ++stage) {
-    if (s.rank_of_stage[static_cast<size_t>(stage)] != rank_) continue;
-    own_.push_back(stage);
-    cut(graph, stage);
-    assign_slots(stage);
-  }
+  cut(graph);
+  assign_slots();
   if (shards_) list_exchanges();
-  steps_ = rank_steps(schedule_, rank_, shards_ ? shards_->rank() : 0);
+  steps_ = rank_steps(schedule_, stage_, shards_ ? shards_->rank() : 0);
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (is_recv(steps_[i].action.kind)) recvs_.push_back(i);
   }
   const bool on_device = context.device->kind() != DeviceKind::cpu;
-  waits_for_computations_ = !on_device || (links == nullptr && s.ranks() > 1);
+  waits_for_computations_ = !on_device || (links == nullptr && s.stages() > 1);
   if (!group) return;
   const TrafficOptions traffic{options.wire, options.timeout, options.look_ahead};
   traffic_ = waits_for_computations_
@@ -105,43 +101,47 @@ StepRunner::StepRunner(const Graph& graph, const Context& context, ProcessGroup*
                  : make_device_traffic(context, *group, links, traffic, timeline_);
 }
 
+// Whether a computation needs what a stage before or behind it has sent.
+bool StepRunner::reads_message(Kind kind) const {
+  if (kind == Kind::forward) return stage_ > 0;
+  return gives_gradient(kind) && stage_ < schedule().stages() - 1;
+}
+
 const std::vector<Action>& StepRunner::actions() const {
-  return schedule().actions[static_cast<size_t>(rank_)];
+  return schedule().actions[static_cast<size_t>(stage_)];
 }
 
 void StepRunner::list_exchanges() {
-  schedule_.exchanges.resize(static_cast<size_t>(schedule().stages));
+  schedule_.exchanges.resize(schedule().actions.size());
   for (size_t i = 0; i < shards_->exchanges().size(); ++i) {
     const SequenceShards::Exchange& e = shards_->exchanges()[i];
     const int stage = shards_->chunk().graph.nodes[e.node].stage;
     schedule_.exchanges.at(static_cast<size_t>(stage)).push_back(e.order());
-    if (stages_.contains(stage)) of(stage).exchanges.push_back(i);
+    if (stage == stage_) exchanges_.push_back(i);
   }
 }
 
-void StepRunner::cut(const Graph& graph, int stage) {
-  Stage& s = stages_[stage];
-  s.graph = graph;
-  s.from_lower = crossing_values(graph, stage - 1, stage);
-  s.to_lower = crossing_values(graph, stage, stage - 1);
-  s.from_upper = crossing_values(graph, stage + 1, stage);
-  s.to_upper = crossing_values(graph, stage, stage + 1);
-  forget_unread_inputs(s.graph, stage);
+void StepRunner::cut(const Graph& graph) {
+  graph_ = graph;
+  from_lower_ = crossing_values(graph, stage_ - 1, stage_);
+  to_lower_ = crossing_values(graph, stage_, stage_ - 1);
+  from_upper_ = crossing_values(graph, stage_ + 1, stage_);
+  to_upper_ = crossing_values(graph, stage_, stage_ + 1);
+  forget_unread_inputs(graph_, stage_);
   // In the order in which they run, which is the one that memory is planned for.
   if (splits_backward(schedule())) {
-    std::stable_partition(s.graph.nodes.begin(), s.graph.nodes.end(),
+    std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(),
                           [](const Node& n) { return n.phase != Phase::weight_gradient; });
   }
 }
 
 // The lowest plan that no other micro-batch has at the time.
-void StepRunner::assign_slots(int stage) {
-  Stage& s = of(stage);
-  s.slot_of.assign(static_cast<size_t>(schedule().micro_batches), 0);
+void StepRunner::assign_slots() {
+  slot_of_.assign(static_cast<size_t>(schedule().micro_batches), 0);
   std::vector<bool> taken;
   for (const Action& a : actions()) {
-    if (a.stage != stage || a.micro_batch < 0) continue;
-    int& slot = s.slot_of[static_cast<size_t>(a.micro_batch)];
+    if (a.micro_batch < 0) continue;
+    int& slot = slot_of_[static_cast<size_t>(a.micro_batch)];
     if (a.kind == Kind::forward) {
       slot = static_cast<int>(std::find(taken.begin(), taken.end(), false) - taken.begin());
       if (static_cast<size_t>(slot) == taken.size()) taken.push_back(false);
@@ -150,7 +150,7 @@ void StepRunner::assign_slots(int stage) {
       taken[static_cast<size_t>(slot)] = false;
     }
   }
-  s.slots = static_cast<int>(taken.size());
+  slots_ = static_cast<int>(taken.size());
 }
 
 void StepRunner::reserve(const BatchCapacity& capacity) {
@@ -159,11 +159,9 @@ void StepRunner::reserve(const BatchCapacity& capacity) {
   planned_ = false;                              // where there is not enough memory
   capacity_ = BatchCapacity::merge(capacity_, capacity);
   passes_.clear();
-  for (auto& [stage, s] : stages_) {
-    s.plans.clear();
-    for (int i = 0; i < s.slots; ++i) {
-      s.plans.emplace_back(s.graph, context_, capacity_, parameters_, stage);
-    }
+  plans_.clear();
+  for (int i = 0; i < slots_; ++i) {
+    plans_.emplace_back(graph_, context_, capacity_, parameters_, stage_);
   }
   if (traffic_) traffic_->reserve(most_traffic());
   planned_ = true;
@@ -172,44 +170,33 @@ void StepRunner::reserve(const BatchCapacity& capacity) {
 // As if no micro-batch were empty.
 StageTraffic::Most StepRunner::most_traffic() const {
   StageTraffic::Most most;
-  for (const auto& [stage, s] : stages_) {
-    for (const auto* values : {&s.from_lower, &s.to_lower, &s.from_upper, &s.to_upper}) {
-      most.bytes = std::max(most.bytes, traffic_->most_bytes(s.graph, capacity_, *values));
-    }
+  for (const auto* values : {&from_lower_, &to_lower_, &from_upper_, &to_upper_}) {
+    most.bytes = std::max(most.bytes, traffic_->most_bytes(graph_, capacity_, *values));
   }
-  size_t expected = 0, handed_over = 0, taken = 0, turn = 0;
+  size_t expected = 0, taken = 0, turn = 0;
   for (const Action& a : actions()) {
     if (is_recv(a.kind)) ++turn;
     expected = std::max(
         expected, std::min(recvs_.size(), turn + static_cast<size_t>(traffic_->look_ahead())));
-    most.arrivals = std::max(most.arrivals, expected + handed_over - taken);
-    const bool forward = a.kind == Kind::forward;
-    if (!forward && !gives_gradient(a.kind)) continue;
-    if (forward ? a.stage > 0 : a.stage < schedule().stages - 1) ++taken;
-    if (stages_.contains(forward ? a.stage + 1 : a.stage - 1)) ++handed_over;
-    most.arrivals = std::max(most.arrivals, expected + handed_over - taken);
+    most.arrivals = std::max(most.arrivals, expected - taken);
+    if (reads_message(a.kind)) ++taken;
   }
   return most;
 }
 
 BucketedPlans& StepRunner::plans_of(const Action& a) {
-  Stage& s = of(a.stage);
-  return s.plans.at(static_cast<size_t>(s.slot_of.at(static_cast<size_t>(a.micro_batch))));
+  return plans_.at(static_cast<size_t>(slot_of_.at(static_cast<size_t>(a.micro_batch))));
 }
 
 size_t StepRunner::arena_bytes() const {
   size_t bytes = 0;
-  for (const auto& [stage, s] : stages_) {
-    for (const BucketedPlans& plans : s.plans) bytes += plans.largest().arena_bytes();
-  }
+  for (const BucketedPlans& plans : plans_) bytes += plans.largest().arena_bytes();
   return bytes;
 }
 
 size_t StepRunner::batch_bytes() const {
   size_t bytes = 0;
-  for (const auto& [stage, s] : stages_) {
-    for (const BucketedPlans& plans : s.plans) bytes += plans.largest().batch_bytes();
-  }
+  for (const BucketedPlans& plans : plans_) bytes += plans.largest().batch_bytes();
   return bytes;
 }
 
@@ -219,21 +206,18 @@ bool StepRunner::empty(int micro_batch) const {
 }
 
 uint32_t StepRunner::tag(bool up, int reader, int micro_batch) const {
-  return static_cast<uint32_t>(((up ? 0 : schedule().stages) + reader) * schedule().micro_batches +
-                               micro_batch);
+  return static_cast<uint32_t>(
+      ((up ? 0 : schedule().stages()) + reader) * schedule().micro_batches + micro_batch);
 }
 
 StageMessage StepRunner::message(const Action& a, bool up, int reader) const {
-  const Stage& s = of(a.stage);
   StageMessage m;
   m.action = a;
-  m.up = up;
-  m.reader = reader;
-  m.graph = &s.graph;
-  if (reader == a.stage) {
-    m.values = up ? s.from_lower : s.from_upper;
+  m.graph = &graph_;
+  if (reader == stage_) {
+    m.values = up ? from_lower_ : from_upper_;
   } else {
-    m.values = up ? s.to_upper : s.to_lower;
+    m.values = up ? to_upper_ : to_lower_;
   }
   m.layout = batches_[static_cast<size_t>(a.micro_batch)].layout;
   m.tag = tag(up, reader, a.micro_batch);
@@ -298,14 +282,14 @@ void StepRunner::perform(const Step& step, const StepHooks& hooks) {
   if (a.micro_batch >= 0 && empty(a.micro_batch)) return;
   switch (step.kind) {
     case Step::Kind::action:
-      return act(a, hooks);
+      return act(a);
     case Step::Kind::expect: {
       const auto m = static_cast<size_t>(a.micro_batch);
-      const size_t place = of(a.stage).exchanges[static_cast<size_t>(step.exchange)];
+      const size_t place = exchanges_[static_cast<size_t>(step.exchange)];
       return shards_->expect(parts_[m], m, place, step.direction);
     }
     case Step::Kind::weights:
-      return run_weights(a.stage, hooks);
+      return run_weights(hooks);
     case Step::Kind::nodes:
     case Step::Kind::offer:
     case Step::Kind::exchange:
@@ -314,27 +298,26 @@ void StepRunner::perform(const Step& step, const StepHooks& hooks) {
 }
 
 // Other ranks may wait for this one's states before they come to what it waits for.
-void StepRunner::act(const Action& a, const StepHooks& hooks) {
+void StepRunner::act(const Action& a) {
   if (shards_) shards_->post_leaving(SequenceShards::Leaving::all);
   if (a.kind == Kind::reduce) {
     const size_t place = timeline_.add(a);
     timeline_.set_start(place, CommClock::now());
-    if (hooks.reduce) hooks.reduce(a.stage);
     timeline_.set_end(place, CommClock::now());
   } else if (is_send(a.kind)) {
     const bool up = goes_up(a.kind);
-    traffic_->send(message(a, up, up ? a.stage + 1 : a.stage - 1), plan_of(a));
+    traffic_->send(message(a, up, other_stage(a)), plan_of(a));
   }
 }
 
 // A part of a computation, perhaps all of it.
 void StepRunner::compute(const Step& step, const StepHooks& hooks) {
   const Action& a = step.action;
-  if (!computing_.contains({a.stage, a.micro_batch})) begin(a);
+  if (!computing_.contains(a.micro_batch)) begin(a);
   NodeDone done;
   const bool last = a.micro_batch == schedule().micro_batches - 1 && a.kind != Kind::forward;
   if (last && hooks.after_node && !schedule_.woven) {
-    done = [&](size_t node) { hooks.after_node(a.stage, node); };
+    done = hooks.after_node;
   }
   if (step.kind != Step::Kind::nodes) return exchange(step, done);
   run_nodes(step, done);
@@ -345,20 +328,19 @@ void StepRunner::begin(const Action& a) {
   if (a.kind == Kind::forward) load(a);
   receive_inputs(a);
   const size_t place = timeline_.add(a);
-  computing_[{a.stage, a.micro_batch}] = place;
+  computing_[a.micro_batch] = place;
   note_time(place, false);
 }
 
 void StepRunner::end(const Action& a, const StepHooks& hooks) {
   if (waits_for_computations_) context_.stream->synchronize();
-  const auto found = computing_.find({a.stage, a.micro_batch});
+  const auto found = computing_.find(a.micro_batch);
   note_time(found->second, true);
   computing_.erase(found);
-  hand_over(a);
   // CTC's comes with beta, from the right.
   const bool in_backward = shards_ && shards_->chunk().ctc_grad != no_node;
   const bool has_losses = in_backward ? gives_gradient(a.kind) : a.kind == Kind::forward;
-  if (has_losses && a.stage == schedule().stages - 1 && hooks.after_loss) {
+  if (has_losses && stage_ == schedule().stages() - 1 && hooks.after_loss) {
     hooks.after_loss(a.micro_batch, plan_of(a));
   }
 }
@@ -378,14 +360,14 @@ void StepRunner::load(const Action& a) {
   BatchView batch = batches_[m];
   inputs_.clear();
   for (const BatchView::Input& in : batch.inputs) {
-    if (of(a.stage).graph.find(in.name) != no_value) inputs_.push_back(in);
+    if (graph_.find(in.name) != no_value) inputs_.push_back(in);
   }
   batch.inputs = inputs_;
   Plan& plan = plans_of(a).plan_for(batch.extent());
   plan.load(batch);
   if (!shards_) return;
   const auto [pass, is_new] = passes_.try_emplace(&plan);
-  if (is_new) pass->second = shards_->bind(plan, a.stage);
+  if (is_new) pass->second = shards_->bind(plan, stage_);
   shards_->begin(pass->second, parts_[m], whole_[m], m);
 }
 
@@ -393,31 +375,29 @@ void StepRunner::load(const Action& a) {
 // are; [begin, end).
 std::pair<size_t, size_t> StepRunner::nodes_of(const Step& step) const {
   const Action& a = step.action;
-  const Stage& s = of(a.stage);
-  const auto node_of = [&](size_t i) { return shards_->exchanges()[s.exchanges[i]].node; };
-  size_t first = 0, end = s.graph.nodes.size(), until = s.exchanges.size();
+  const auto node_of = [&](size_t i) { return shards_->exchanges()[exchanges_[i]].node; };
+  size_t first = 0, end = graph_.nodes.size(), until = exchanges_.size();
   if (step.exchange != Step::no_exchange) {
     until = static_cast<size_t>(step.exchange);
     end = node_of(until);
   }
-  while (until > 0 && !runs(a.kind, s.graph.nodes[node_of(until - 1)].phase)) --until;
+  while (until > 0 && !runs(a.kind, graph_.nodes[node_of(until - 1)].phase)) --until;
   if (until > 0) first = node_of(until - 1) + 1;
-  const auto own = [&](const Node& n) { return n.stage == a.stage && runs(a.kind, n.phase); };
-  while (first < end && !own(s.graph.nodes[first])) ++first;
+  const auto own = [&](const Node& n) { return n.stage == stage_ && runs(a.kind, n.phase); };
+  while (first < end && !own(graph_.nodes[first])) ++first;
   return {first, end};
 }
 
 void StepRunner::run_nodes(const Step& step, const NodeDone& done) {
   const Action& a = step.action;
-  const Stage& s = of(a.stage);
   const auto range = nodes_of(step);
   if (range.first == range.second) return;
   const double began = shards_ ? shards_->seconds() : 0;
   Plan& plan = plan_of(a);
   const auto pass = [&] {
     for (size_t i = range.first; i < range.second; ++i) {
-      const Node& node = s.graph.nodes[i];
-      if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
+      const Node& node = graph_.nodes[i];
+      if (node.stage != stage_ || !runs(a.kind, node.phase)) continue;
       if (!shards_ || !shards_->is_duplicate(node)) plan.run_node(i);
       if (done) done(i);
     }
@@ -426,9 +406,9 @@ void StepRunner::run_nodes(const Step& step, const NodeDone& done) {
     pass();  // which is not the same every time
   } else {
     // Behind the exchanges' own.
-    const size_t place = step.exchange == Step::no_exchange ? s.exchanges.size()
-                                                            : static_cast<size_t>(step.exchange);
-    const size_t part = static_cast<size_t>(a.kind) * (s.exchanges.size() + 1) + place;
+    const size_t place =
+        step.exchange == Step::no_exchange ? exchanges_.size() : static_cast<size_t>(step.exchange);
+    const size_t part = static_cast<size_t>(a.kind) * (exchanges_.size() + 1) + place;
     plan.run_recorded((shards_ ? shards_->recorded_parts() : 0) + part, pass);
   }
   if (!shards_) return;
@@ -436,13 +416,13 @@ void StepRunner::run_nodes(const Step& step, const NodeDone& done) {
   if (!schedule_.woven) return;
   const bool behind = step.exchange == Step::no_exchange;
   const int layer =
-      behind ? 0 : shards_->exchanges()[s.exchanges[static_cast<size_t>(step.exchange)]].stage;
+      behind ? 0 : shards_->exchanges()[exchanges_[static_cast<size_t>(step.exchange)]].stage;
   shards_->note(a.kind, layer, a.micro_batch, -1, began);
 }
 
 void StepRunner::exchange(const Step& step, const NodeDone& done) {
   const Action& a = step.action;
-  const size_t place = of(a.stage).exchanges[static_cast<size_t>(step.exchange)];
+  const size_t place = exchanges_[static_cast<size_t>(step.exchange)];
   const SequenceShards::Exchange& e = shards_->exchanges()[place];
   SequenceShards::Pass& pass = pass_of(a);
   if (step.kind == Step::Kind::offer) return shards_->begin_meeting(pass, place);
@@ -457,42 +437,31 @@ void StepRunner::exchange(const Step& step, const NodeDone& done) {
 }
 
 // Weight by weight, so that some are complete while others are still to come.
-void StepRunner::run_weights(int stage, const StepHooks& hooks) {
-  const std::vector<Node>& nodes = of(stage).graph.nodes;
+void StepRunner::run_weights(const StepHooks& hooks) {
+  const std::vector<Node>& nodes = graph_.nodes;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].stage != stage || nodes[i].phase != Phase::weight_gradient) continue;
+    if (nodes[i].stage != stage_ || nodes[i].phase != Phase::weight_gradient) continue;
     const double began = shards_->seconds();
     for (int m = 0; m < schedule().micro_batches && !shards_->is_duplicate(nodes[i]); ++m) {
-      if (!empty(m)) plan_of({Kind::weight_backward, stage, m}).run_node(i);
+      if (!empty(m)) plan_of({Kind::weight_backward, stage_, m}).run_node(i);
     }
     shards_->post_leaving(SequenceShards::Leaving::arrived);
     shards_->note(Kind::weight_backward, 0, -1, -1, began);
-    if (hooks.after_node) hooks.after_node(stage, i);
+    if (hooks.after_node) hooks.after_node(i);
   }
 }
 
 void StepRunner::add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses) {
-  const Action last{Kind::forward, schedule().stages - 1, micro_batch};
+  const Action last{Kind::forward, schedule().stages() - 1, micro_batch};
   shards_->add_losses(pass_of(last), totals, losses);
 }
 
 void StepRunner::receive_inputs(const Action& a) {
-  const bool up = a.kind == Kind::forward;
-  if (!up && !gives_gradient(a.kind)) return;
-  const bool at_the_end = up ? a.stage == 0 : a.stage == schedule().stages - 1;
-  if (at_the_end) return;
+  if (!reads_message(a.kind)) return;
   if (shards_) shards_->post_leaving(SequenceShards::Leaving::all);
-  const StageMessage m = message(a, up, a.stage);
+  const StageMessage m = message(a, a.kind == Kind::forward, stage_);
   RONDO_CHECK(traffic_->expects(m), describe(a), " has no input");
   traffic_->take(m, plan_of(a));
-}
-
-// To a stage of the same rank.
-void StepRunner::hand_over(const Action& a) {
-  const bool up = a.kind == Kind::forward;
-  if (!up && !gives_gradient(a.kind)) return;
-  const int reader = up ? a.stage + 1 : a.stage - 1;
-  if (stages_.contains(reader)) traffic_->hand_over(message(a, up, reader), plan_of(a));
 }
 
 }  // namespace rondo

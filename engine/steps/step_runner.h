@@ -1,5 +1,5 @@
 // Runs what one rank does in the passes of an update: the steps of a schedule
-// (comm/schedule_steps.h), for stages of a pipeline, for shards of sequences, and for both.
+// (comm/schedule_steps.h), for a stage of a pipeline, for a shard of sequences, and for both.
 //
 // The graph's nodes carry their stage; what one stage produces and a neighbour reads travels as one
 // message per micro-batch and direction, live rows only, so every micro-batch has its own shape.
@@ -52,14 +52,12 @@ struct StepHooks {
   // where shards need beta for them after its (input) backward pass. Not where micro-batches are
   // woven.
   std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
-  // A node of the last micro-batch's backward has run, or been queued, on a stage of this rank.
-  // Where micro-batches are woven: one that makes weight gradients, for all of them.
-  std::function<void(int stage, size_t node)> after_node = {};
-  // The gradients of a stage of this rank are complete.
-  std::function<void(int stage)> reduce = {};
+  // A node of the last micro-batch's backward has run, or been queued. Where micro-batches are
+  // woven: one that makes weight gradients, for all of them.
+  std::function<void(size_t node)> after_node = {};
 };
 
-// How a runner's stages share each sequence with the ranks beside them.
+// How a runner's stage shares each sequence with the ranks beside them.
 struct SharedSequences {
   // Borrowed; its chunk().graph is what the runner runs. Whoever calls run() starts and finishes
   // its messages. nullptr: sequences are whole.
@@ -73,8 +71,8 @@ PipelineSchedule forward_only(const PipelineSchedule& schedule, int micro_batche
 class StepRunner {
  public:
   // `graph` is the whole graph, with its backward nodes if the schedule runs backwards. The group's
-  // ranks are those of the schedule; nullptr: the schedule has one stage, and whoever calls run()
-  // waits for the device. Borrows the group, the parameters (of this rank's stages at least), what
+  // ranks are the schedule's stages; nullptr: there is one, and whoever calls run() waits for the
+  // device. Borrows the group, the parameters (of this rank's stage at least), what
   // the context points to and the links, which are of the same ranks; nullptr: none. Throws Error
   // when a value crosses between stages that are not neighbours, or a parameter is used by two
   // stages.
@@ -86,15 +84,15 @@ class StepRunner {
   // where it needs it.
   void reserve(const BatchCapacity& capacity);
 
-  // All steps. Every rank gets all micro-batches' layouts, labels and seeds; inputs that its stages
-  // do not read may be missing. A micro-batch without sequences is passed over, and so is what the
-  // schedule has beyond those that are given.
+  // All steps. Every rank gets all micro-batches' layouts, labels and seeds; inputs that its stage
+  // does not read may be missing. A micro-batch without sequences is passed over, and so is what
+  // the schedule has beyond those that are given.
   void run(std::span<const BatchView> micro_batches, const StepHooks& hooks = {});
 
   const PipelineSchedule& schedule() const { return schedule_.schedule; }
-  const std::vector<int>& stages() const { return own_; }
-  // The graph that a stage's plans run: after_node's indices count its nodes.
-  const Graph& stage_graph(int stage) const { return of(stage).graph; }
+  int stage() const { return stage_; }
+  // The graph that the stage's plans run: after_node's indices count its nodes.
+  const Graph& stage_graph() const { return graph_; }
   // SequenceShards::add_losses() on the ranks of the last stage, when a micro-batch has its losses
   // and keeps its plan.
   void add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses);
@@ -111,20 +109,11 @@ class StepRunner {
 
  private:
   using NodeDone = std::function<void(size_t node)>;
-  struct Stage {
-    Graph graph;
-    std::vector<ValueId> from_lower, to_lower, from_upper, to_upper;
-    std::vector<int> slot_of;  // by micro-batch
-    int slots = 0;
-    std::vector<BucketedPlans> plans;  // by slot
-    std::vector<size_t> exchanges;     // places in SequenceShards::exchanges()
-  };
-  Stage& of(int stage) { return stages_.at(stage); }
-  const Stage& of(int stage) const { return stages_.at(stage); }
   const std::vector<Action>& actions() const;
+  bool reads_message(ActionKind kind) const;
   void list_exchanges();
-  void cut(const Graph& graph, int stage);
-  void assign_slots(int stage);
+  void cut(const Graph& graph);
+  void assign_slots();
   BucketedPlans& plans_of(const Action& action);
   Plan& plan_of(const Action& action) { return plans_of(action).latest(); }
   SequenceShards::Pass& pass_of(const Action& action) { return passes_.at(&plan_of(action)); }
@@ -137,7 +126,7 @@ class StepRunner {
   void run_steps(const StepHooks& hooks);
   void post_ahead(size_t step);
   void perform(const Step& step, const StepHooks& hooks);
-  void act(const Action& action, const StepHooks& hooks);
+  void act(const Action& action);
   void compute(const Step& step, const StepHooks& hooks);
   void begin(const Action& action);
   void end(const Action& action, const StepHooks& hooks);
@@ -145,21 +134,25 @@ class StepRunner {
   void run_nodes(const Step& step, const NodeDone& done);
   std::pair<size_t, size_t> nodes_of(const Step& step) const;
   void exchange(const Step& step, const NodeDone& done);
-  void run_weights(int stage, const StepHooks& hooks);
+  void run_weights(const StepHooks& hooks);
   void receive_inputs(const Action& action);
-  void hand_over(const Action& action);
   void note_time(size_t place, bool end);
 
   const Context context_;
   ProcessGroup* const group_;
-  const int rank_;
+  const int stage_;
   SequenceShards* const shards_;
   ShardedSchedule schedule_;
   Parameters& parameters_;
   const PipelineOptions options_;
   std::vector<Step> steps_;
-  std::vector<int> own_;
-  std::map<int, Stage> stages_;  // own
+  // The stage's.
+  Graph graph_;
+  std::vector<ValueId> from_lower_, to_lower_, from_upper_, to_upper_;
+  std::vector<int> slot_of_;  // by micro-batch
+  int slots_ = 0;
+  std::vector<BucketedPlans> plans_;  // by slot
+  std::vector<size_t> exchanges_;     // places in SequenceShards::exchanges()
   BatchCapacity capacity_;
   bool planned_ = false;
   std::map<const Plan*, SequenceShards::Pass> passes_;  // of shards
@@ -168,10 +161,10 @@ class StepRunner {
   std::span<const BatchView> whole_;
   std::vector<BatchPart> parts_;  // of shards, by micro-batch
   std::vector<BatchView> batches_;
-  std::vector<BatchView::Input> inputs_;             // that the stage reads
-  std::vector<size_t> recvs_;                        // places of this rank's recvs in steps_
-  size_t posted_ = 0;                                // of them
-  std::map<std::pair<int, int>, size_t> computing_;  // stage, micro-batch: place in the timeline
+  std::vector<BatchView::Input> inputs_;  // that the stage reads
+  std::vector<size_t> recvs_;             // places of this rank's recvs in steps_
+  size_t posted_ = 0;                     // of them
+  std::map<int, size_t> computing_;       // by micro-batch: place in the timeline
   RunTimeline timeline_;
   bool waits_for_computations_ = true;
   std::unique_ptr<StageTraffic> traffic_;

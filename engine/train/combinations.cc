@@ -60,7 +60,7 @@ std::span<const Refusal> refusals() {
 std::string name_of(Way way) {
   switch (way) {
     case Way::pipeline:
-      return "a pipeline (parallel.pipeline, data, chunks)";
+      return "a pipeline (parallel.pipeline, data)";
     case Way::sequence:
       return "parallel.sequence";
     case Way::timeline:

@@ -18,7 +18,6 @@ PipelineSettings pipeline_settings(const Config& config) {
   PipelineSettings s;
   s.schedule = p.schedule;
   s.micro_batches = p.micro_batches > 0 ? p.micro_batches : 2 * p.pipeline;
-  s.chunks = p.chunks;
   s.placement = p.placement;
   s.stage_memory = static_cast<size_t>(p.stage_memory_mb) * 1024 * 1024;
   s.bucket_bytes = p.bucket_kb * 1024;
@@ -121,7 +120,7 @@ class Maker {
     if (!wants_pipeline(config_)) s.micro_batches = std::max(1, config_.parallel.micro_batches);
     const std::string& before = setup_.state.placement;
     const auto stages = std::count(before.begin(), before.end(), ',') + 1;
-    if (s.placement.empty() && stages == split.pipeline * s.chunks) s.placement = before;
+    if (s.placement.empty() && stages == split.pipeline) s.placement = before;
     return s;
   }
 
@@ -157,8 +156,7 @@ class Maker {
 
 bool wants_pipeline(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  return p.pipeline > 1 || p.chunks > 1 || (p.data > 0 && p.sequence == 1) ||
-         (p.sequence > 1 && p.shard_optimizer);
+  return p.pipeline > 1 || (p.data > 0 && p.sequence == 1) || (p.sequence > 1 && p.shard_optimizer);
 }
 
 TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& setup) {

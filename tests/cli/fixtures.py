@@ -36,7 +36,8 @@ def test_models_are_read():
 
 def test_what_is_no_more_is_told():
     for name, key, value in (("local", "parallel.sync", '"local"'), ("block", "parallel.outer_lr", "0.9"),
-                             ("every_setting", "training.weights_beside", "true")):
+                             ("every_setting", "training.weights_beside", "true"),
+                             ("interleaved", "parallel.schedule", '"interleaved"'), ("interleaved", "parallel.chunks", "2")):
         with folder() as root:
             unpack(FOLDER / f"{name}.tar.xz", root)
             words = ["train", *json.loads((root / "fixture.json").read_text())["flags"], "--resume", "run"]

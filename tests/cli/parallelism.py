@@ -218,15 +218,12 @@ def test_what_cannot_be():
         refused("--stages", 2, "--replicas", 2, says="--replicas 2 x --stages 2 is 4 ranks, not the 2")
         refused("--stages", 6, "parallel.micro_batches=6", ranks=6,
                 says="a pipeline of 6 stages for a model of 5 layers (lstm0.0 lstm")
-        refused("--stages", 2, "parallel.micro_batches=1",
-                says="the 1f1b schedule of 2 ranks needs at least 2 micro-batches, not 1")
         refused("--stages", 2, "parallel.placement=4,2", says="places 6 layers, the model has 5")
         refused("--stages", 2, "parallel.placement=4;1", says="expected the number of layers")
         refused("--stages", 2, "parallel.stage_memory_mb=1", "model.hidden=200",
                 says="no cut of the model's 5 layers into 2 stages fits 1 MiB per stage")
-        refused("--stages", 2, "parallel.chunks=2", says="parallel.chunks: the 1f1b schedule has one stage per rank")
-        refused("--stages", 2, "parallel.chunks=2", "parallel.schedule=interleaved", "parallel.micro_batches=3",
-                says="parallel.micro_batches: the interleaved schedule of 2 ranks needs a multiple of 2")
+        refused("--stages", 2, "parallel.chunks=2", says="parallel.chunks = 2 is no more: every rank of a pipeline has one stage")
+        refused("--stages", 2, "parallel.schedule=gpipe", says='parallel.schedule = "gpipe" is no more: a pipeline works in the order')
         refused("--shards", 40, ranks=40, says=["parallel.sequence=40: the longest utterance of ", "each shard needs one"])
         refused("--shards", 2, ranks=3, says="parallel.sequence is 2, which does not divide the 3 ranks")
         run("train", "--stages", 0, code=2, errs="--stages")

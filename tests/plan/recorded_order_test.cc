@@ -26,7 +26,6 @@ struct Setting {
   int pipeline, shards, micro_batches;
   ScheduleKind schedule;
   std::string placement;  // of six layers
-  int chunks = 1;
 };
 
 // One direction of one layer's time loop, and the shard that gets its last state.
@@ -59,7 +58,6 @@ Turns recorded(const Setting& s) {
     PipelineSettings p;
     p.schedule = s.schedule;
     p.micro_batches = s.micro_batches;
-    p.chunks = s.chunks;
     p.placement = s.placement;
     SessionOptions o;
     o.threads = 1;
@@ -95,7 +93,7 @@ Turns planned(const Setting& s) {
   costs.alpha = costs.beta = 1;
   costs.state_bytes.assign(layers + 1, 1);
   plan::StepCosts c;
-  c.schedule = {make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks), {}, s.shards};
+  c.schedule = {make_schedule(s.schedule, s.pipeline, s.micro_batches), {}, s.shards};
   const plan::LinkModel link{"link", false, 1, 1};
   c.beside.assign(static_cast<size_t>(s.shards), link);
   int first = 0;
@@ -130,8 +128,7 @@ Turns planned(const Setting& s) {
 TEST_CASE("the planner's lists of stages and shards are what the engine's ranks record") {
   const Setting setting = GENERATE(Setting{2, 2, 3, ScheduleKind::one_f_one_b, "3,3"},
                                    Setting{2, 3, 2, ScheduleKind::zero_bubble, "4,2"},
-                                   Setting{3, 2, 2, ScheduleKind::gpipe, "1,2,3"},
-                                   Setting{2, 2, 4, ScheduleKind::interleaved, "1,2,2,1", 2});
+                                   Setting{3, 2, 3, ScheduleKind::one_f_one_b, "1,2,3"});
   INFO(name_of(setting.schedule) << ": " << setting.pipeline << " x " << setting.shards);
   const Turns engine = recorded(setting), planner = planned(setting);
   REQUIRE(engine.size() == planner.size());

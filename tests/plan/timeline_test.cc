@@ -4,6 +4,7 @@
 #include "engine/plan/step_tasks.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
+#include "tests/comm/gpipe.h"
 
 using namespace rondo;
 using namespace rondo::plan;
@@ -169,52 +170,35 @@ namespace {
 
 // A pipeline whose forward takes 1 and backward 2; messages as given.
 StepCosts pipeline_costs(PipelineSchedule schedule, double transfer = 0, double latency = 0) {
-  const auto stages = static_cast<size_t>(schedule.stages), ranks = schedule.actions.size();
+  const size_t stages = schedule.actions.size();
   StepCosts c;
   c.schedule = {std::move(schedule)};
   c.stages.assign(stages, costs_of_passes({1, 1, 1}));
   c.output_bytes.assign(stages, transfer);
-  c.up.assign(ranks, {"link", false, latency, 1});
+  c.up.assign(stages, {"link", false, latency, 1});
   c.down = c.up;
   c.reduce.assign(stages, 0);
   return c;
-}
-
-// Idle time of the bubble that comm/schedule.h promises, in units of a forward of a rank's layers.
-double promised_idle(ScheduleKind kind, int p, int chunks) {
-  switch (kind) {
-    case ScheduleKind::gpipe:
-    case ScheduleKind::one_f_one_b:
-      return 3.0 * (p - 1);
-    case ScheduleKind::interleaved:
-      return 3.0 * (p - 1) / chunks;
-    case ScheduleKind::zero_bubble:
-      return p - 1;
-  }
-  return NAN;
 }
 
 }  // namespace
 
 TEST_CASE("every schedule has the bubble that it promises") {
   int checked = 0;
-  for (ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
-                            ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
-    const int most_chunks = kind == ScheduleKind::interleaved ? 4 : 1;
+  for (ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble}) {
+    // Of comm/schedule.h, in units of a forward.
+    const double idle = kind == ScheduleKind::zero_bubble ? 1 : 3;
     for (int p = 1; p <= 16; ++p) {
       for (int m : {1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 28, 33, 48, 64}) {
-        for (int chunks = 1; chunks <= most_chunks; ++chunks) {
-          if (!schedule_objection(kind, p, m, chunks).empty()) continue;
-          INFO(name_of(kind) << ": " << p << " ranks, " << m << " micro-batches, " << chunks);
-          const double end =
-              simulate(tasks_of(pipeline_costs(make_schedule(kind, p, m, chunks))).work).end;
-          CHECK(end / chunks - 3.0 * m == Approx(promised_idle(kind, p, chunks)).margin(1e-9));
-          ++checked;
-        }
+        if (m < p) continue;
+        INFO(name_of(kind) << ": " << p << " stages, " << m << " micro-batches");
+        const double end = simulate(tasks_of(pipeline_costs(make_schedule(kind, p, m))).work).end;
+        CHECK(end - 3.0 * m == Approx(idle * (p - 1)).margin(1e-9));
+        ++checked;
       }
     }
   }
-  CHECK(checked > 600);
+  CHECK(checked > 200);
 }
 
 TEST_CASE("messages of a pipeline take their time, one after the other, beside computations") {

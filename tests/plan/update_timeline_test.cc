@@ -47,18 +47,12 @@ std::vector<Split> sharded_splits() {
 std::vector<Split> pipelined_splits() {
   Split twice{2, 2, 1, 4, ScheduleKind::one_f_one_b};
   twice.batches = 3;
-  return {{1, 4, 1, 8, ScheduleKind::gpipe},
-          {2, 3, 1, 4, ScheduleKind::zero_bubble},
-          {2, 2, 1, 4, ScheduleKind::interleaved, 2},
-          twice};
+  return {{1, 4, 1, 8}, {2, 3, 1, 4, ScheduleKind::zero_bubble}, twice};
 }
 std::vector<Split> staged_shards_splits() {
   Split twice{2, 2, 2, 3, ScheduleKind::one_f_one_b};
   twice.batches = 2;
-  return {{1, 2, 2, 2, ScheduleKind::gpipe},
-          {1, 3, 2, 4, ScheduleKind::zero_bubble},
-          {1, 2, 3, 4, ScheduleKind::interleaved, 2},
-          twice};
+  return {{1, 2, 2, 2}, {1, 3, 2, 4, ScheduleKind::zero_bubble}, twice};
 }
 
 // By rank, kind, stage, micro-batch and peer: the first part of each.
@@ -171,8 +165,7 @@ TEST_CASE("pipelines are drawn with every action of their schedule, computations
   for (const Split& s : pipelined_splits()) {
     INFO(describe(s));
     const PipelineTimeline timeline = Planner(job, cluster_of(s, 0)).timeline(s);
-    const PipelineSchedule schedule =
-        make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
+    const PipelineSchedule schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches);
     for (size_t r = 0; r < timeline.ranks.size(); ++r) {
       std::vector<Action> drawn, listed;
       for (const TimedAction& t : timeline.ranks[r]) drawn.push_back(t.action);
@@ -200,8 +193,7 @@ TEST_CASE("stages that share sequences are drawn with every action of every shar
   for (const Split& s : staged_shards_splits()) {
     INFO(describe(s));
     const PipelineTimeline timeline = Planner(job, cluster_of(s, 0)).timeline(s);
-    const PipelineSchedule schedule =
-        make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
+    const PipelineSchedule schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches);
     const auto drawn = actions_of(timeline);
     std::set<Key> found, listed;
     for (const auto& [key, t] : drawn) found.insert(key);

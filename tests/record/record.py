@@ -67,8 +67,8 @@ EQUAL = [("threads/1", "threads/2"),
          ("data/1/invariant", "data/2/invariant", "data/3/invariant"),
          ("data/2", "data/2/divided optimizer"),
          ("data/3", "data/3/divided optimizer"),
-         ("pipeline/2/gpipe", "pipeline/2/1f1b", "pipeline/2/zero_bubble"),
-         ("sim/pipeline 2/gpipe", "sim/pipeline 2/1f1b", "sim/pipeline 2/zero_bubble"),
+         ("pipeline/2/1f1b", "pipeline/2/zero_bubble"),
+         ("sim/pipeline 2/1f1b", "sim/pipeline 2/zero_bubble"),
          ("replicas/2", "replicas/2/divided optimizer"),
          *[(f"resumed/{name}", f"resumed/{name}/whole") for name, _ in SPLITS],
          ("elastic/1", "elastic/2", "elastic/3", "elastic/2/resumed"),
@@ -162,10 +162,8 @@ def data_parallel():
 def pipelines():
     # The placement by measured time differs from run to run, so each says its own.
     two, more = ["parallel.placement=3,2"], ["parallel.micro_batches=4", *DEEP]
-    for schedule in ("gpipe", "1f1b", "zero_bubble"):
+    for schedule in ("1f1b", "zero_bubble"):
         case(f"pipeline/2/{schedule}", "--pipeline", 2, *two, *more, f"parallel.schedule={schedule}")
-    case("pipeline/2/interleaved", "--pipeline", 2, *more, "parallel.schedule=interleaved", "parallel.chunks=2",
-         "parallel.placement=2,1,1,1")
     case("pipeline/3", "--pipeline", 3, *more, "parallel.placement=2,2,1")
     case("pipeline/2/bf16 wire", "--pipeline", 2, *two, *more, "parallel.wire=bf16")
     case("pipeline/2/conv", "--pipeline", 2, "parallel.placement=3,4", "parallel.micro_batches=2", model=BOTH)
@@ -198,7 +196,7 @@ def simulated():
     case("sim/accumulation", *TINY, "training.accumulation=2")
     case("sim/bf16", *TINY, "training.dtype=bf16")
     case("sim/data 2", *TINY, "--ranks", 2, "model.layers=2")
-    for schedule in ("gpipe", "1f1b", "zero_bubble"):
+    for schedule in ("1f1b", "zero_bubble"):
         case(f"sim/pipeline 2/{schedule}", *TINY, "--pipeline", 2, "model.layers=2", "parallel.placement=2,1",
              "parallel.micro_batches=3", f"parallel.schedule={schedule}")
     case("sim/pipeline 2/conv", *SHORT, "--pipeline", 2, "parallel.placement=3,4", "parallel.micro_batches=2",

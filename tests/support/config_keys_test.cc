@@ -217,7 +217,6 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(parallel, pipeline);
   MEMBER(parallel, data);
   MEMBER(parallel, micro_batches);
-  MEMBER(parallel, chunks);
   MEMBER(parallel, placement);
   MEMBER(parallel, stage_memory_mb);
   keys.check_all_are_there();

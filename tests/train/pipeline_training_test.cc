@@ -140,9 +140,6 @@ TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipeline
   check(pipeline(config(corpus, "two"), 2), 2);
   check(pipeline(config(corpus, "two_by_two"), 2, 2, 2), 4);
   check(pipeline(config(corpus, "zero_bubble"), 3, 1, 3, ScheduleKind::zero_bubble), 3);
-  Config interleaved = pipeline(config(corpus, "chunks"), 2, 0, 2, ScheduleKind::interleaved);
-  interleaved.parallel.chunks = 3;
-  check(interleaved, 2);
   Config accumulated = pipeline(config(corpus, "alone_in_a_pipeline"), 1, 1, 3);
   check(accumulated, 1);
   Config shards = pipeline(config(corpus, "shards"), 2);
@@ -284,7 +281,6 @@ TEST_CASE("a pipeline that cannot be is refused before training", "[pipelines]")
   CHECK_THAT(refusal(1, pipeline(c, 2)), Contains("1 rank cannot be shared out"));
   CHECK_THAT(refusal(7, pipeline(c, 7, 1, 8)),
              Contains("a pipeline of 7 stages for a model of 6 layers (lstm"));
-  CHECK_THAT(refusal(4, pipeline(c, 4, 1, 3)), Contains("needs at least 4 micro-batches, not 3"));
   Config shards = pipeline(c, 2);
   shards.parallel.sequence = 3;
   CHECK_THAT(refusal(4, shards), Contains("must be a multiple of --stages 2 x --shards 3"));
