@@ -86,13 +86,13 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
       options.training ? Parameters::Gradients::allocated : Parameters::Gradients::absent);
   s.parameters->initialize(options.seed);
   if (!options.training) return;
-  s.optimizer = std::make_unique<Optimizer>(options.optimizer, *s.parameters);
+  s.optimizer =
+      std::make_unique<Update>(options.optimizer, *s.parameters, s.context, options.ranks);
   if (options.tbptt > 0) {
     s.chunked =
         std::make_unique<ChunkedTraining>(s.train.graph, s.train.outputs.loss, s.context,
                                           *s.parameters, options.tbptt, StateGradients::cut);
   }
-  if (s.optimizer->averages()) s.optimizer->reset_average(s.context);
   s.totals = Buffer(*s.device, 2 * sizeof(LossTotals), "sums of losses");
   for (InFlight& item : s.ring) {
     item.done = s.device->make_event();
@@ -174,11 +174,11 @@ Parameters& Session::parameters() {
   return *state_->parameters;
 }
 const Parameters& Session::parameters() const { return const_cast<Session*>(this)->parameters(); }
-Optimizer& Session::optimizer() {
+Update& Session::optimizer() {
   RONDO_CHECK(state_->optimizer, "this session was made without memory for training");
   return *state_->optimizer;
 }
-const Optimizer& Session::optimizer() const { return const_cast<Session*>(this)->optimizer(); }
+const Update& Session::optimizer() const { return const_cast<Session*>(this)->optimizer(); }
 const Graph& Session::training_graph() const { return state_->train.graph; }
 
 const Graph& Session::planned_training_graph() const { return state_->train.planned; }

@@ -40,7 +40,7 @@
 #include "engine/graph/parameters.h"
 #include "engine/io/safetensors.h"
 #include "engine/layers/layers.h"
-#include "engine/optimizer.h"
+#include "engine/update.h"
 #include "kernels/base/op.h"
 
 namespace rondo {
@@ -74,6 +74,7 @@ struct SessionOptions {
   // logits.
   int64_t fuse_output_from = 4096;
   OptimizerOptions optimizer = {};
+  UpdateRanks ranks = {};  // of the optimiser's state and the norm; gradients have a reducer
 };
 
 struct StepResult {
@@ -190,8 +191,8 @@ class Session {
   // parameters() waits for what is in flight; the optimiser's state is read when nothing is.
   Parameters& parameters();
   const Parameters& parameters() const;
-  Optimizer& optimizer();
-  const Optimizer& optimizer() const;
+  Update& optimizer();
+  const Update& optimizer() const;
   const Graph& training_graph() const;
   // What runs of it, whose numbers of nodes a GradientReducer is told: the same values, made by
   // fewer nodes where a device computes several layers at once.

@@ -93,7 +93,8 @@ Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {
   Memory m;
   m.weights = s.parameters->weights().bytes();
   m.gradients = m.weights;
-  m.optimizer = Optimizer::state_bytes(s.options.optimizer, s.parameters->flat_size());
+  m.optimizer = s.optimizer ? s.optimizer->bytes()
+                            : Update::state_bytes(s.options.optimizer, s.parameters->flat_size());
   const BatchCapacity at_once = s.chunked ? s.chunked->chunk_capacity(capacity) : capacity;
   m.activations = s.chunked ? s.chunked->activation_bytes(at_once)
                             : plan_memory(s.train.planned, s.context, capacity).arena_bytes;

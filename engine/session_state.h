@@ -25,7 +25,7 @@ struct Model {
 struct InFlight {
   struct Returned {
     LossTotals totals;
-    Optimizer::Staging update;
+    Update::Staging update;
   };
   Event done;
   bool is_update = false;
@@ -44,7 +44,7 @@ struct Session::State {
   std::unique_ptr<ThreadPool> pool;
   Context context;
   std::unique_ptr<Parameters> parameters;
-  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Update> optimizer;
   std::optional<BucketedPlans> train_plans, evaluate_plans, infer_plans;
   Recording update_recording;
   std::unique_ptr<Lockstep> lockstep;

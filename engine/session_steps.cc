@@ -146,7 +146,7 @@ void Session::State::run_batch(Plan& plan, bool restart, bool updates) {
       plan.run();
     }
     add_to_totals(plan, restart);
-    if (updates) optimizer->update(context);
+    if (updates) optimizer->update();
   });
   if (watched) reducer->send_marked();
 }
@@ -178,7 +178,7 @@ void Session::enqueue(const BatchView& batch, Next next) {
     s.add_to_totals(plan, restart);
   } else {
     const bool updates = next == Next::update && s.reducer == nullptr;
-    if (updates) s.optimizer->send(s.context, s.place(1).returned().update);
+    if (updates) s.optimizer->send(s.place(1).returned().update);
     plan.load(batch);
     s.run_batch(plan, restart, updates);
     s.updated = updates;
@@ -218,12 +218,13 @@ void Session::enqueue_update() {
       s.stream.synchronize();
       count = s.reduce(back.totals);
     }
-    s.optimizer->send(s.context, back.update, count);
-    s.update_recording.run(s.context, [&s] { s.optimizer->update(s.context); });
+    s.optimizer->send(back.update, count);
+    s.update_recording.run(s.context, [&s] { s.optimizer->update(); });
   } else {
     s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
   }
-  s.optimizer->fetch(s.context, back.update);
+  s.optimizer->fetch(back.update);
+  s.optimizer->spread();
   ++s.step;
   s.gradients_clear = true;
   s.updated = false;
@@ -245,7 +246,7 @@ const StepResult& Session::collect() {
   r.gradient_norm = 0;
   r.skipped = false;
   if (item.is_update) {
-    const Optimizer::Result applied = s.optimizer->finish(back.update);
+    const Update::Result applied = s.optimizer->finish(back.update);
     r.gradient_norm = applied.gradient_norm;
     r.skipped = applied.skipped;
     if (s.reducer) s.reducer->applied();

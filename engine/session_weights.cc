@@ -47,7 +47,7 @@ void Session::load(const SafetensorsFile& file) {
       fail_input(file.name(), ": tensor '", t.name, "' belongs to no parameter of this model");
     }
   }
-  if (s.optimizer && s.optimizer->averages()) s.optimizer->reset_average(s.context);
+  if (s.optimizer) s.optimizer->take_weights();
 }
 
 }  // namespace rondo

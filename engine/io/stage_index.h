@@ -9,7 +9,7 @@
 //
 // An entry of "optimizer" is one stage's: its parameters lie in flat arrays of so many elements, in
 // row-major order from these offsets. A file holds the arrays by name ("first_moment"); where a
-// stage has N files, file r holds the blocks of part r of N (ShardLayout).
+// stage has N files, file r holds the blocks of part r of N (PartLayout).
 #pragma once
 
 #include <cstdint>

@@ -16,44 +16,18 @@ constexpr int64_t no_more = -1;
 
 }  // namespace
 
-void PipelineTrainer::reset_average() {
-  if (sharded_) sharded_->take_weights();
-  if (averages()) optimizer().reset_average(context_);
-}
-
-void PipelineTrainer::swap_average() {
-  if (sharded_) {
-    sharded_->swap_average();
-  } else if (averages()) {
-    optimizer_->swap_average();
-  }
-}
-
-std::vector<std::string> PipelineTrainer::slots() const {
-  std::vector<std::string> names;
-  for (const auto& slot : optimizer().state()) names.push_back(slot.name);
-  return names;
-}
-
-TensorView PipelineTrainer::flat(const std::string& slot) const {
-  if (slot.empty()) return parameters_->weights();
-  for (const auto& s : optimizer_->state()) {
-    if (s.name == slot) return s.view;
-  }
-  RONDO_CHECK(false, "the optimiser has no state '", slot, "'");
-}
-
 std::vector<float> PipelineTrainer::gather(const std::string& slot) {
-  std::vector<float> parts;
-  HostArray whole;
-  if (sharded_ && !slot.empty()) {
-    parts = sharded_->gather(slot);
+  const bool needed = grid_.replica() == 0 && grid_.shard() == 0;
+  std::vector<float> state;
+  HostArray weights;
+  if (slot.empty()) {
+    weights = HostArray(parameters_->weights(), *device_, "weights by way of the host");
+    weights.fetch(stream_);
   } else {
-    whole = HostArray(flat(slot), *device_, "weights by way of the host");
-    whole.fetch(stream_);
+    state = update_->gather(slot, needed);
   }
-  const float* const mine = parts.empty() ? whole.values().data() : parts.data();
-  if (grid_.replica() != 0 || grid_.shard() != 0) return {};
+  const float* const mine = slot.empty() ? weights.values().data() : state.data();
+  if (!needed) return {};
   const bool first = grid_.stage_rank() == 0;
   std::vector<float> all(first ? static_cast<size_t>(flat_size_) : 0);
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -77,14 +51,13 @@ std::vector<float> PipelineTrainer::gather(const std::string& slot) {
 }
 
 void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
-  const bool divided = sharded_ && !slot.empty();
-  std::vector<float> part, all(divided ? static_cast<size_t>(parameters_->flat_size()) : 0);
-  HostArray whole;
-  if (!divided) {
-    whole = HostArray(flat(slot), *device_, "weights by way of the host");
-    whole.fetch(stream_);
+  std::vector<float> part, state(slot.empty() ? 0 : static_cast<size_t>(parameters_->flat_size()));
+  HostArray weights;
+  if (slot.empty()) {
+    weights = HostArray(parameters_->weights(), *device_, "weights by way of the host");
+    weights.fetch(stream_);
   }
-  float* const mine = divided ? all.data() : whole.values().data();
+  float* const mine = slot.empty() ? weights.values().data() : state.data();
   for (const Parameters::Entry& e : entries_) {
     part.resize(static_cast<size_t>(e.numel()));
     if (world_.first()) read(e, part);
@@ -92,12 +65,9 @@ void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
     if (e.stage != grid_.stage_rank()) continue;
     std::copy(part.begin(), part.end(), mine + parameters_->entry(e.name).offset);
   }
-  if (divided) {
-    sharded_->set(slot, all);
-  } else {
-    whole.store(stream_);
-  }
-  if (sharded_ && slot.empty()) sharded_->take_weights();
+  if (!slot.empty()) return update_->set(slot, state);
+  weights.store(stream_);
+  update_->take_weights();
 }
 
 StagePart PipelineTrainer::part() const {
@@ -105,15 +75,15 @@ StagePart PipelineTrainer::part() const {
   StagePart p;
   p.stage = grid_.stage_rank();
   p.stages = grid_.split().pipeline;
-  if (sharded_) {
+  if (update_->divided()) {
     p.part = grid_.same_stages().rank();
     p.parts = grid_.same_stages().size();
   }
   p.layout = parameters_->entries();
   p.flat_size = parameters_->flat_size();
   if (writer) p.weights = weights_to_write(*parameters_);
-  if (!writer && !sharded_) return p;
-  for (const auto& slot : optimizer().state()) {
+  if (!writer && !update_->divided()) return p;
+  for (const auto& slot : update_->state()) {
     p.slots.push_back(tensor_to_write(slot.name, slot.view, *device_));
   }
   return p;

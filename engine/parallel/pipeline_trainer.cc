@@ -68,10 +68,8 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
         make_schedule(settings.schedule, grid_.split().pipeline, settings.micro_batches);
     parameters_ = std::make_unique<Parameters>(training_.graph, *device_, grid_.stage_rank());
     parameters_->initialize(options.seed);
-    make_optimizer();
+    make_update();
     totals_ = Buffer(*device_, sizeof(LossTotals), "sums of losses");
-    scratch_ = Buffer(*device_, reduce_workspace_bytes + entries_.size() * sizeof(double),
-                      "sums of squares");
     PipelineOptions quiet = settings.options;
     quiet.timeline = false;
     evaluator_ =
@@ -106,16 +104,15 @@ void PipelineTrainer::connect_devices() {
 
 PipelineTrainer::~PipelineTrainer() = default;
 
-void PipelineTrainer::make_optimizer() {
-  ProcessGroup& replicas = grid_.same_stages();
-  if (settings_.shard_optimizer && replicas.size() > 1) {
-    sharded_ = std::make_unique<ShardedOptimizer>(options_.optimizer, *parameters_, context_,
-                                                  replicas, sums_.get());
-  } else {
-    optimizer_ = std::make_unique<Optimizer>(options_.optimizer, *parameters_);
+void PipelineTrainer::make_update() {
+  UpdateRanks ranks;
+  if (settings_.shard_optimizer && grid_.same_stages().size() > 1) {
+    ranks.owners = &grid_.same_stages();
+    ranks.devices = sums_.get();
   }
-  optimizer().set_sum_of_squares([this] { return sum_of_squares(); });
-  reset_average();
+  ranks.stages = &grid_.pipeline();
+  ranks.entries = entries_;
+  update_ = std::make_unique<Update>(options_.optimizer, *parameters_, context_, ranks);
 }
 
 // The graph of a shard depends on the longest label: it crosses the border in CTC's lattice.
@@ -199,8 +196,8 @@ void PipelineTrainer::choose_counts(const PipelineSettings& settings, const Batc
   memory.limit = settings.stage_memory;
   const auto owners =
       static_cast<size_t>(settings.shard_optimizer ? grid_.same_stages().size() : 1);
-  memory.bytes_per_weight = 2 * sizeof(float) + (Optimizer::state_bytes(options_.optimizer, 1024) -
-                                                 Optimizer::state_bytes(options_.optimizer, 0)) /
+  memory.bytes_per_weight = 2 * sizeof(float) + (Update::state_bytes(options_.optimizer, 1024) -
+                                                 Update::state_bytes(options_.optimizer, 0)) /
                                                     1024 / owners;
   memory.micro_batches = [&](int stage) {
     return stored_activations(settings.schedule, stage, stages, settings.micro_batches);
@@ -236,7 +233,7 @@ Session::Memory PipelineTrainer::memory() const {
   Session::Memory m;
   m.weights = parameters_->weights().bytes();
   m.gradients = parameters_->gradients().bytes();
-  m.optimizer = optimizer().bytes();
+  m.optimizer = update_->bytes();
   m.activations = pipeline_->arena_bytes() + pipeline_->message_bytes();
   m.batch = pipeline_->batch_bytes();
   return m;

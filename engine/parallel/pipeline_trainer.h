@@ -29,7 +29,6 @@
 #include "engine/reduce/bucket_reducer.h"
 #include "engine/reduce/host_array.h"
 #include "engine/reduce/ranks.h"
-#include "engine/reduce/sharded_optimizer.h"
 #include "engine/session.h"
 #include "engine/steps/step_runner.h"
 
@@ -50,7 +49,7 @@ using ReadEntry = std::function<void(const Parameters::Entry& entry, std::span<f
 
 // A rank's part of a checkpoint that the ranks of a pipeline write together. Its own parameters lie
 // in `layout`, a flat array of flat_size elements; the slots of the optimiser's state are such
-// arrays, or, with several parts, this part's blocks of them (ShardLayout).
+// arrays, or, with several parts, this part's blocks of them (PartLayout).
 struct StagePart {
   int stage = 0, stages = 1;  // rank of the pipeline
   int part = 0, parts = 1;    // of the optimiser's state
@@ -88,27 +87,21 @@ class PipelineTrainer {
   // Plans memory for micro-batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);
 
-  void set_learning_rate(double rate) { optimizer().set_learning_rate(rate); }
-  int64_t optimizer_steps() const { return optimizer().steps(); }
-  void set_optimizer_steps(int64_t steps) { optimizer().set_steps(steps); }
-  bool averages() const { return optimizer().averages(); }
-  // After weights were set: the moving average starts at them.
-  void reset_average();
-  // Exchanges weights and averaged weights, if there are any; again to go back.
-  void swap_average();
+  // Of this rank's stage. The other members set weights and state.
+  Update& optimizer() { return *update_; }
+  const Update& optimizer() const { return *update_; }
 
   // This rank's part.
   Parameters& parameters() { return *parameters_; }
   // The parameters of the whole model: the flat array that checkpoints are laid out by.
   const std::vector<Parameters::Entry>& entries() const { return entries_; }
   int64_t flat_size() const { return flat_size_; }
-  // The names of the arrays of the optimiser's state.
-  std::vector<std::string> slots() const;
   // A flat array over the whole model, on rank 0 (empty elsewhere): "" the weights, otherwise a
   // slot of the optimiser's state. Its padding is zero.
   std::vector<float> gather(const std::string& slot);
-  // Weights ("") or a slot of the optimiser's state from what `read` fills for each of entries(),
-  // in their order, on rank 0; elsewhere it is not called. It must not throw: nobody would hear.
+  // Weights (""), at which the moving average then starts, or a slot of the optimiser's state from
+  // what `read` fills for each of entries(), in their order, on rank 0; elsewhere it is not called.
+  // It must not throw: nobody would hear.
   void set(const std::string& slot, const ReadEntry& read);
   // What this rank writes into a checkpoint of all ranks; valid until the next update.
   StagePart part() const;
@@ -154,12 +147,7 @@ class PipelineTrainer {
   void or_abort(const std::function<void()>& action);
   void run_passes(std::span<const BatchView> micro_batches, StepHooks hooks);
   void apply_update();
-  double sum_of_squares();
-  // The optimiser of this rank's stages, or of its part of them.
-  Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : *optimizer_; }
-  const Optimizer& optimizer() const { return sharded_ ? sharded_->optimizer() : *optimizer_; }
-  void make_optimizer();
-  TensorView flat(const std::string& slot) const;
+  void make_update();
   void fetch(size_t entry, std::vector<float>& into);
   void serve_weights();
 
@@ -177,16 +165,15 @@ class PipelineTrainer {
   std::vector<Parameters::Entry> entries_;
   int64_t flat_size_ = 0;
   std::unique_ptr<Parameters> parameters_;
-  std::unique_ptr<Optimizer> optimizer_;       // one of these
-  std::unique_ptr<ShardedOptimizer> sharded_;  //
-  BatchCapacity capacity_;                     // of a whole micro-batch
-  std::unique_ptr<SequenceShards> shards_;     // nullptr: sequences are whole
-  std::unique_ptr<StageLinks> links_;  // nullptr: a single stage, or none between the devices
+  std::unique_ptr<Update> update_;
+  BatchCapacity capacity_;                  // of a whole micro-batch
+  std::unique_ptr<SequenceShards> shards_;  // nullptr: sequences are whole
+  std::unique_ptr<StageLinks> links_;       // nullptr: a single stage, or none between the devices
   std::unique_ptr<DeviceGroup> sums_;  // of same_stages(); nullptr: a single replica, or likewise
   std::unique_ptr<StepRunner> pipeline_, evaluator_;
   std::unique_ptr<RankReducer> reducer_;
   HostArray gradients_on_host_;  // where they are summed, if they are on another device
-  Buffer totals_, scratch_;
+  Buffer totals_;
   LossTotals shard_totals_;                     // beside totals_, of sequences that are shared
   double reduce_began_ = 0, reduce_ended_ = 0;  // on the timeline
   bool clear_ = true;                           // nothing has been accumulated for the next update

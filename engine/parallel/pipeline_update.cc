@@ -4,9 +4,7 @@
 
 #include "engine/parallel/pipeline_trainer.h"
 #include "engine/reduce/device_bucket_reducer.h"
-#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
-#include "kernels/reduce/reduce.h"
 #include "kernels/totals/totals.h"
 
 namespace rondo {
@@ -111,38 +109,9 @@ void PipelineTrainer::apply_update() {
   result_ = {};
   set_totals(result_, {counts[4], counts[0], counts[1], counts[2], counts[3]});
   const double count = std::max(counts[0] - counts[2], 1.0);
-  const Optimizer::Result applied =
-      sharded_ ? sharded_->apply(count) : optimizer_->apply(context_, count);
+  const Update::Result applied = update_->apply(count);
   result_.gradient_norm = applied.gradient_norm;
   result_.skipped = applied.skipped;
-}
-
-double PipelineTrainer::sum_of_squares() {
-  std::vector<double> squares(entries_.size());
-  auto* const sums = reinterpret_cast<double*>(scratch_.as<std::byte>() + reduce_workspace_bytes);
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!parameters_->has(entries_[i].name)) continue;
-    const TensorView g = parameters_->gradient(entries_[i].name);
-    SumSquaresArgs a;
-    a.x = TensorView(g.data, g.dtype, {g.numel()});
-    a.out = TensorView(sums + i, DType::f64, {1});
-    a.workspace =
-        TensorView(scratch_.data(), DType::u8, {static_cast<int64_t>(reduce_workspace_bytes)});
-    run(context_, a);
-  }
-  device_->copy(stream_, squares.data(), sums, squares.size() * sizeof(double));
-  stream_.synchronize();
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!parameters_->has(entries_[i].name)) squares[i] = 0;
-  }
-  // One rank's number and zeros: exact.
-  grid_.pipeline()
-      .all_reduce(TensorView(squares.data(), DType::f64, {static_cast<int64_t>(squares.size())}),
-                  Reduction::sum)
-      .wait();
-  double total = 0;
-  for (double s : squares) total += s;
-  return total;
 }
 
 }  // namespace rondo

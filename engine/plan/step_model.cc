@@ -8,7 +8,6 @@
 #include "engine/graph/planner.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/reduce/bucket_reducer.h"
-#include "engine/sync/sharded_synchronizer.h"
 
 namespace rondo::plan {
 namespace {
@@ -62,17 +61,14 @@ double StepModel::pass_seconds(int64_t weights, int arrays) const {
 }
 
 // Where the optimiser is divided, the part's gradients are copied out and its weights copied to the
-// memory in which they travel; out of that come all. ShardedSynchronizer squares its part, and its
-// session steps over all weights at a rate of 0, to count and to skip updates; ShardedOptimizer
-// squares whole gradients.
+// memory in which they travel; out of that come all. The norm is of the part, or, of stages, of
+// whole gradients.
 double StepModel::update_seconds(const Split& s, int64_t weights) const {
   const OptimizerOptions& o = job_.optimizer;
   if (!s.shard_optimizer || s.owners() == 1) return pass_seconds(weights, update_arrays(o));
-  const int64_t part = ShardLayout(weights, s.owners()).part();
+  const int64_t part = PartLayout(weights, s.owners()).part();
   const int copies = 4, clear = 1, squares = 1, unpack = 2;
-  const int of_whole = s.staged()
-                           ? clear + squares + unpack
-                           : clear + step_arrays(ShardedSynchronizer::without_state(o)) + unpack;
+  const int of_whole = clear + unpack + (s.staged() ? squares : 0);
   const int of_part = copies + step_arrays(o) + (s.staged() ? 0 : squares);
   return pass_seconds(weights, of_whole) + pass_seconds(part, of_part);
 }
@@ -122,7 +118,7 @@ void StepModel::add_update(const Split& s, int64_t weights, StepTime& t) const {
   t.computing += update;
   t.seconds += update + small_sums(s);
   if (!divided) return;
-  const int64_t part = ShardLayout(weights, owners).part();
+  const int64_t part = PartLayout(weights, owners).part();
   const double gather =
       half_ring_seconds(ring_link(cluster_, s), owners, gradient_bytes(part) * owners);
   t.communication += gather;
@@ -263,17 +259,16 @@ StepTime StepModel::stages(const Split& s, const BatchShape& part) const {
 }
 
 // Whole gradients, the memory in which they travel, and what divided optimisers need besides: the
-// part's weights and gradients once more, and the parts of all ranks (ShardedSynchronizer,
-// ShardedOptimizer).
+// part's weights and gradients once more, and the parts of all ranks.
 double StepModel::weight_bytes(const Split& s, int64_t weights) const {
   const int owners = s.owners();
   double bytes = 2 * gradient_bytes(weights);
   if (owners > 1) bytes += gradient_bytes(weights);
   if (owners == 1 || !s.shard_optimizer) {
-    return bytes + static_cast<double>(Optimizer::state_bytes(job_.optimizer, weights));
+    return bytes + static_cast<double>(Update::state_bytes(job_.optimizer, weights));
   }
-  const int64_t part = ShardLayout(weights, owners).part();
-  return bytes + static_cast<double>(Optimizer::state_bytes(job_.optimizer, part)) +
+  const int64_t part = PartLayout(weights, owners).part();
+  return bytes + static_cast<double>(Update::state_bytes(job_.optimizer, part)) +
          2 * gradient_bytes(part) + gradient_bytes(part * owners);
 }
 

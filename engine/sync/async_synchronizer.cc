@@ -66,23 +66,23 @@ void AsyncSynchronizer::accumulate(const BatchView& batch, int, bool) {
   pending_ += batch.layout->extent.sequences;
 }
 
-bool AsyncSynchronizer::apply(const Update& update) {
-  if (update.failed || pending_ == 0) return false;
+bool AsyncSynchronizer::apply(const Votes& votes) {
+  if (votes.failed || pending_ == 0) return false;
   session().enqueue_update();
   pending_ = 0;
   applied_ = true;
   return true;
 }
 
-void AsyncSynchronizer::meet(const Update& update) {
+void AsyncSynchronizer::meet(const Votes& votes) {
   if (applied_ && !session().last_result().skipped) age_ += 1;
   applied_ = false;
-  if (!update.failed) ++own().updates;
-  note(update);
+  if (!votes.failed) ++own().updates;
+  note(votes);
   fetched_ = false;
   exchange(++since_sent_ >= options_.every);
-  for (size_t i = 0; i < update.lasting; ++i) {
-    update.ballot[i] = std::max(update.ballot[i], lasting_[i]);
+  for (size_t i = 0; i < votes.lasting; ++i) {
+    votes.ballot[i] = std::max(votes.ballot[i], lasting_[i]);
   }
   if (failed()) {
     close();
@@ -90,23 +90,23 @@ void AsyncSynchronizer::meet(const Update& update) {
   }
 }
 
-void AsyncSynchronizer::finish(const Update& update) {
-  note(update);
+void AsyncSynchronizer::finish(const Votes& votes) {
+  note(votes);
   fetched_ = false;
   close();
   if (failed()) throw UpdateWithdrawn();
   divergence_ = average_over_ranks(session(), ranks_);
 }
 
-void AsyncSynchronizer::note(const Update& update) {
-  if (lasting_.size() < update.lasting) lasting_.resize(update.lasting);
-  for (size_t i = 0; i < update.lasting; ++i) {
-    if (update.ballot[i] > lasting_[i]) {
-      lasting_[i] = update.ballot[i];
+void AsyncSynchronizer::note(const Votes& votes) {
+  if (lasting_.size() < votes.lasting) lasting_.resize(votes.lasting);
+  for (size_t i = 0; i < votes.lasting; ++i) {
+    if (votes.ballot[i] > lasting_[i]) {
+      lasting_[i] = votes.ballot[i];
       tell_all();
     }
   }
-  if (update.failed && !own().failed) {
+  if (votes.failed && !own().failed) {
     own().failed = 1;
     tell_all();
   }

@@ -40,11 +40,11 @@ class AsyncSynchronizer final : public SessionSynchronizer {
 
   DataShare share() const override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
-  bool apply(const Update& update) override;
-  void meet(const Update& update) override;
+  bool apply(const Votes& votes) override;
+  void meet(const Votes& votes) override;
   bool independent() const override { return true; }
   int64_t slowest_updates() const override;
-  void finish(const Update& update) override;
+  void finish(const Votes& votes) override;
   // These tell of the weights last averaged or taken over: "staleness", the age of this rank's
   // weights less theirs; "divergence", the distance between them divided by the norm of this
   // rank's. So far: "averaged", "taken_over", "dropped".
@@ -60,7 +60,7 @@ class AsyncSynchronizer final : public SessionSynchronizer {
   enum class Message : uint8_t { weights, last };
 
   Progress& own() { return known_[static_cast<size_t>(ranks_.rank())]; }
-  void note(const Update& update);
+  void note(const Votes& votes);
   void tell_all();
   size_t message_bytes() const;
   void exchange(bool weights_are_due);

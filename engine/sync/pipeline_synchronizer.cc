@@ -29,11 +29,10 @@ void PipelineSynchronizer::accumulate(const BatchView&, int shard, bool last) {
   result.losses = trainer_.losses(micro_batch);
 }
 
-bool PipelineSynchronizer::apply(const Update& update) {
-  RONDO_CHECK(!update.failed, "a rank of a pipeline cannot fail apart from the others");
-  whole_ = {};
+bool PipelineSynchronizer::apply(const Votes& votes) {
+  RONDO_CHECK(!votes.failed, "a rank of a pipeline cannot fail apart from the others");
   results_.push_back(trainer_.update());
-  world_.sum(update.ballot);
+  world_.sum(votes.ballot);
   return true;
 }
 
@@ -43,29 +42,5 @@ const StepResult& PipelineSynchronizer::collect() {
   results_.pop_front();
   return collected_;
 }
-
-std::vector<Optimizer::Slot> PipelineSynchronizer::gather_state() {
-  std::vector<Optimizer::Slot> slots;
-  whole_.clear();
-  for (const std::string& name : trainer_.slots()) whole_.push_back(trainer_.gather(name));
-  if (!world_.first()) return slots;
-  for (size_t i = 0; i < whole_.size(); ++i) {
-    slots.push_back(
-        {trainer_.slots()[i], TensorView(whole_[i].data(), DType::f32, {trainer_.flat_size()})});
-  }
-  return slots;
-}
-
-void PipelineSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
-  if (!read.resumes()) return;
-  for (const std::string& name : trainer_.slots()) {
-    ranks.at_first([&] { read.require(name); });
-    trainer_.set(name, [&](const Parameters::Entry& entry, std::span<float> into) {
-      read.entry(name, entry, into);
-    });
-  }
-}
-
-void PipelineSynchronizer::swap_average() { trainer_.swap_average(); }
 
 }  // namespace rondo

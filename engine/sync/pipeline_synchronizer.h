@@ -24,12 +24,8 @@ class PipelineSynchronizer final : public Synchronizer {
   void begin_batch(std::span<const BatchView> shards, bool ready) override;
   // The first shard takes all of the batch through the pipeline.
   void accumulate(const BatchView& batch, int shard, bool last) override;
-  bool apply(const Update& update) override;
+  bool apply(const Votes& votes) override;
   const StepResult& collect() override;
-
-  std::vector<Optimizer::Slot> gather_state() override;
-  void restore(const Ranks& ranks, const ReadSlot& read) override;
-  void swap_average() override;
 
   RankReducer::Times times() const override { return trainer_.communication(); }
   std::vector<TimedAction> timeline() const override { return trainer_.timeline(); }
@@ -41,7 +37,6 @@ class PipelineSynchronizer final : public Synchronizer {
   std::span<const BatchView> shards_;
   std::deque<StepResult> results_;
   StepResult collected_;
-  std::vector<std::vector<float>> whole_;  // rank 0: the optimiser's state, while it is written
 };
 
 }  // namespace rondo

@@ -45,8 +45,8 @@ void SequenceSynchronizer::accumulate(const BatchView& batch, int, bool last) {
   });
 }
 
-bool SequenceSynchronizer::apply(const Update& update) {
-  update_by(*reducer_, update);
+bool SequenceSynchronizer::apply(const Votes& votes) {
+  update_by(*reducer_, votes);
   return true;
 }
 

@@ -29,7 +29,7 @@ class SequenceSynchronizer final : public SessionSynchronizer {
   bool interlocked() const override { return true; }
   void begin_batch(std::span<const BatchView> shards, bool ready) override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
-  bool apply(const Update& update) override;
+  bool apply(const Votes& votes) override;
   RankReducer::Times times() const override { return reducer_->times(); }
   // The timeline of the update's last batch.
   std::vector<TimedAction> timeline() const override { return sequence_.timeline(); }

@@ -36,18 +36,22 @@ void StepSynchronizer::accumulate(const BatchView& batch, int shard, bool last) 
   if (invariant_) invariant_->take(shard, session().parameters());
 }
 
-bool StepSynchronizer::apply(const Update& update) {
+bool StepSynchronizer::apply(const Votes& votes) {
   if (!reducer_) {
-    if (update.failed) throw UpdateWithdrawn();
+    if (votes.failed) throw UpdateWithdrawn();
     session().enqueue_update();
     return true;
   }
-  update_by(*reducer_, update);
+  update_by(*reducer_, votes);
   return true;
 }
 
 RankReducer::Times StepSynchronizer::times() const {
-  return reducer_ ? reducer_->times() : RankReducer::Times{};
+  RankReducer::Times t = reducer_ ? reducer_->times() : RankReducer::Times{};
+  const double spreading = session().optimizer().spreading();
+  t.communication += spreading;
+  t.exposed += spreading;
+  return t;
 }
 
 }  // namespace rondo

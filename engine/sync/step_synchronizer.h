@@ -13,7 +13,8 @@ class StepSynchronizer final : public SessionSynchronizer {
  public:
   // A single rank.
   explicit StepSynchronizer(Session& session) : SessionSynchronizer(session) {}
-  // Rank `rank` of `ranks` takes its shard of every batch.
+  // Rank `rank` of `ranks` takes its shard of every batch. The reducer leaves sums everywhere, or,
+  // of an update that is divided, the own blocks' (UpdateRanks::own_sums).
   StepSynchronizer(Session& session, std::unique_ptr<RankReducer> reducer, int rank, int ranks);
   // Whatever the number of ranks, the same sums, along the tree over so many shards. `group`
   // (borrowed; nullptr: a single rank) has no more ranks than that.
@@ -24,7 +25,7 @@ class StepSynchronizer final : public SessionSynchronizer {
   // One step, so that a GPU has work while results are read. On the cpu they are there at once.
   size_t lag() const override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
-  bool apply(const Update& update) override;
+  bool apply(const Votes& votes) override;
   RankReducer::Times times() const override;
 
  private:

@@ -52,21 +52,6 @@ struct LogValue {
   double value;
 };
 
-// Where a run that goes on finds the optimiser's state. Rank 0 reads.
-class ReadSlot {
- public:
-  virtual ~ReadSlot() = default;
-  // Whether there is anything to read; the same on all ranks.
-  virtual bool resumes() const = 0;
-  // Fills a whole array, or leaves it as it is. InputError when it cannot be read.
-  virtual void operator()(const Optimizer::Slot& slot) const = 0;
-  // For those who read parameter by parameter: InputError unless all of the slot can be read; after
-  // that entry() does not fail.
-  virtual void require(const std::string& slot) const = 0;
-  virtual void entry(const std::string& slot, const Parameters::Entry& entry,
-                     std::span<float> into) const = 0;
-};
-
 class Synchronizer {
  public:
   Synchronizer() = default;
@@ -96,7 +81,7 @@ class Synchronizer {
   // collect().
   virtual void accumulate(const BatchView& batch, int shard, bool last) = 0;
 
-  struct Update {
+  struct Votes {
     bool failed = false;  // this rank cannot go on: no rank may take the update for done
     // Numbers of this rank, which apply() replaces by their sums over the ranks. The first
     // `lasting` of them stay above 0 once they are.
@@ -106,9 +91,9 @@ class Synchronizer {
   // Enqueues the update; false when this rank has nothing to apply. Then weights and optimiser are
   // the same on all ranks, or will be once they are asked for. Throws UpdateWithdrawn on all ranks
   // that share the update when one of them failed.
-  virtual bool apply(const Update& update) = 0;
+  virtual bool apply(const Votes& votes) = 0;
   // After the result of apply() was collected, for independent ranks. Throws as apply().
-  virtual void meet(const Update&) {}
+  virtual void meet(const Votes&) {}
   // The oldest result, as Session::collect().
   virtual const StepResult& collect() = 0;
   // Ranks do not wait for each other: only the lasting votes of other ranks are heard, in meet(),
@@ -118,18 +103,7 @@ class Synchronizer {
   virtual int64_t slowest_updates() const { return 0; }
   // Independent ranks wait for all others here, after the last update; then they have met. Throws
   // UpdateWithdrawn on all ranks when one of them failed.
-  virtual void finish(const Update&) {}
-
-  // For checkpoints: whole flat arrays of the optimiser's state, at least on rank 0; valid until
-  // the next update. Called by all ranks.
-  virtual std::vector<Optimizer::Slot> gather_state() = 0;
-  // The other way, called by all ranks.
-  virtual void restore(const Ranks& ranks, const ReadSlot& read) = 0;
-  // Exchanges weights and their moving averages, if there are any; again to go back. Called by all
-  // ranks.
-  virtual void swap_average() = 0;
-  // After weights and optimiser were set.
-  virtual void restart() {}
+  virtual void finish(const Votes&) {}
 
   // Since the start.
   virtual RankReducer::Times times() const { return {}; }
@@ -152,15 +126,12 @@ class SessionSynchronizer : public Synchronizer {
   }
   void accumulate(const BatchView& batch, int shard, bool last) override;
   const StepResult& collect() override { return session_.collect(); }
-  std::vector<Optimizer::Slot> gather_state() override;
-  void restore(const Ranks& ranks, const ReadSlot& read) override;
-  void swap_average() override;
 
  protected:
   Session& session() const { return session_; }
   // The session's update by the sums of `reducer`, which the session has; or, where the update has
   // failed on this rank, no update on any. The ballot travels with the sums, and is filled in.
-  void update_by(RankReducer& reducer, const Update& update);
+  void update_by(RankReducer& reducer, const Votes& votes);
 
  private:
   Session& session_;

@@ -6,7 +6,6 @@
 #include "engine/reduce/device_bucket_reducer.h"
 #include "engine/sync/async_synchronizer.h"
 #include "engine/sync/sequence_synchronizer.h"
-#include "engine/sync/sharded_synchronizer.h"
 #include "engine/sync/step_synchronizer.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/training_strategy.h"
@@ -36,14 +35,12 @@ class Maker {
   std::unique_ptr<Synchronizer> in_step() {
     if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
     if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
-    if (shards_optimizer(config_, ranks_)) {
-      return std::make_unique<ShardedSynchronizer>(
-          session_, optimizer_options(config_), ranks_,
-          reducer(session_.planned_training_graph(), BucketSums::own_blocks));
-    }
+    const bool divided = session_.optimizer().divided();
     return std::make_unique<StepSynchronizer>(
-        session_, reducer(session_.planned_training_graph(), BucketSums::everywhere), ranks_.rank(),
-        ranks_.size());
+        session_,
+        reducer(session_.planned_training_graph(),
+                divided ? BucketSums::own_blocks : BucketSums::everywhere),
+        ranks_.rank(), ranks_.size());
   }
 
   std::unique_ptr<Synchronizer> sharded() {
@@ -99,10 +96,6 @@ class Maker {
 };
 
 }  // namespace
-
-bool shards_optimizer(const Config& config, const Ranks& ranks) {
-  return config.parallel.shard_optimizer && ranks.size() > 1;
-}
 
 std::unique_ptr<Synchronizer> make_synchronizer(
     const Config& config, const Ranks& ranks, Session& session, size_t ballot,

@@ -11,9 +11,6 @@
 
 namespace rondo {
 
-// Whether the optimizer's state is divided over these ranks.
-bool shards_optimizer(const Config& config, const Ranks& ranks);
-
 // Called by all ranks. `ballot`: the numbers that travel with updates. `say` gets messages for the
 // user. Borrows ranks' group and the session. Throws InputError for what the ranks at hand
 // cannot do.

@@ -29,7 +29,7 @@ void ResultsInFlight::settle(size_t left) {
 void ResultsInFlight::note_update(const Expected& update, const StepResult& r) {
   TrainingState& state = setup_.state;
   state.frames += r.frames;
-  state.optimizer_steps = model_.optimizer_steps();
+  state.optimizer_steps = model_.optimizer().steps();
   state.seconds = now_seconds() - started_;
   state.skipped += r.skipped ? 1 : 0;
   state.skipped_in_a_row = r.skipped ? state.skipped_in_a_row + 1 : 0;

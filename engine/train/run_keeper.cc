@@ -26,14 +26,8 @@ ErrorRates rates_of(const Evaluation& e, Task task) {
 
 RunKeeper::RunKeeper(const Ranks& ranks, const Config& config, const TrainerOptions& options,
                      CheckpointStore* store, TrainingSetup& setup, TrainedModel& model,
-                     Synchronizer& synchronizer, TrainingReport& report)
-    : config_(config),
-      options_(options),
-      store_(store),
-      s_(setup),
-      model_(model),
-      sync_(synchronizer),
-      report_(report) {
+                     TrainingReport& report)
+    : config_(config), options_(options), store_(store), s_(setup), model_(model), report_(report) {
   if (!model.part()) return;
   const std::string objection = why_not_shared(ranks, config.training.checkpoint_dir);
   stages_write_ = objection.empty();
@@ -65,7 +59,7 @@ void RunKeeper::save_best(const Ranks& ranks, const Score& score, int64_t averag
 }
 
 void RunKeeper::swap_average() {
-  sync_.swap_average();
+  model_.optimizer().swap_average();
   averaged_ = !averaged_;
 }
 
@@ -112,7 +106,7 @@ void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::option
                 state, score);
   } else {
     std::vector<TensorToWrite> slots;
-    for (const auto& slot : sync_.gather_state()) {
+    for (const auto& slot : model_.gather_state(ranks)) {
       slots.push_back(tensor_to_write(slot.name, slot.view, *model_.context().device));
     }
     model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
@@ -166,7 +160,8 @@ bool RunKeeper::average(const Ranks& ranks, Score& kept) {
   std::optional<CheckpointAverage> mean;
   ranks.at_first([&] {
     mean.emplace(config_.training.checkpoint_dir, config_.training.average_best,
-                 s_.state.chosen_by_since, model_.entries(), model_.flat_size(), model_.averages());
+                 s_.state.chosen_by_since, model_.entries(), model_.flat_size(),
+                 model_.optimizer().averages());
     averaged = static_cast<double>(mean->count());
   });
   ranks.sum({&averaged, 1});

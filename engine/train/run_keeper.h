@@ -7,7 +7,6 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/reduce/ranks.h"
-#include "engine/sync/synchronizer.h"
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/state/trained_model.h"
 #include "engine/train/trainer.h"
@@ -25,7 +24,7 @@ class RunKeeper {
   // directory; where they do not, rank 0 writes them all, and the report says so.
   RunKeeper(const Ranks& ranks, const Config& config, const TrainerOptions& options,
             CheckpointStore* store, TrainingSetup& setup, TrainedModel& model,
-            Synchronizer& synchronizer, TrainingReport& report);
+            TrainingReport& report);
 
   // Nothing from validate(), and false from finish() and test(): a signal asked a rank to stop
   // before all were through. All ranks get the same answer; the next run does what is left, from
@@ -60,7 +59,6 @@ class RunKeeper {
   CheckpointStore* const store_;
   TrainingSetup& s_;
   TrainedModel& model_;
-  Synchronizer& sync_;
   TrainingReport& report_;
   bool stages_write_ = false;
   bool averaged_ = false;  // weights and their average are exchanged

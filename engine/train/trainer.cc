@@ -63,10 +63,10 @@ class Trainer {
     sync_ = strategy_.sync.get();
     model_ = strategy_.model.get();
     if (options_.stop_pending && ranks_.size() > 1 && !sync_->independent()) watch_stops();
-    keeper_ = std::make_unique<RunKeeper>(setup, config_, options_, store_.get(), s_, *model_,
-                                          *sync_, *report_);
+    keeper_ =
+        std::make_unique<RunKeeper>(setup, config_, options_, store_.get(), s_, *model_, *report_);
     results_ = std::make_unique<ResultsInFlight>(config_, s_, *sync_, *model_, *report_);
-    restore_training(setup, config_, s_, *model_, *sync_, *report_);
+    restore_training(setup, config_, s_, *model_, *report_);
     ranks_.at_first([&] {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
                         to_toml(config_));
@@ -199,7 +199,7 @@ class Trainer {
     if (progress_.has_kept()) return;
     keeper_->break_off();
     progress_.keep(s_.state, s_.description, strategy_.session->parameters().weights(),
-                   sync_->gather_state(), ranks_.size());
+                   model_->optimizer().state(), ranks_.size());
   }
 
   TrainingSummary regroup() {
@@ -269,7 +269,7 @@ class Trainer {
   bool update(TrainingBatches& batches) {
     const double began = now_seconds();
     const double rate = schedule_.rate(s_.state);
-    model_->set_learning_rate(rate);
+    model_->optimizer().set_learning_rate(rate);
     const TrainingBatches::Update extent = batches.next_update();
     if (ranks_.size() > 1) same_batches_.begin(batches.content(extent));
     failure_ = nullptr;
@@ -278,7 +278,7 @@ class Trainer {
       accumulate(batches, extent.batches);
       note_computed(now_seconds() - began);
       vote();
-      Synchronizer::Update u{failure_ != nullptr, votes_, lasting_votes};
+      Synchronizer::Votes u{failure_ != nullptr, votes_, lasting_votes};
       const bool applied = sync_->apply(u);
       advance(extent);
       if (applied) {
@@ -404,7 +404,7 @@ class Trainer {
   // run goes on, but what the others did beyond that comes again.
   TrainingState to_save() {
     TrainingState state = s_.state;
-    state.optimizer_steps = model_->optimizer_steps();
+    state.optimizer_steps = model_->optimizer().steps();
     if (!sync_->independent()) return state;
     for (; passed_updates_ < sync_->slowest_updates() && passed_.size() > 1; ++passed_updates_) {
       passed_.pop_front();

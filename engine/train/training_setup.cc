@@ -543,7 +543,7 @@ void open_data_early(const Config& config, const TrainerOptions& options) {
 }
 
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
-                      TrainedModel& model, Synchronizer& synchronizer, TrainingReport& report) {
+                      TrainedModel& model, TrainingReport& report) {
   std::optional<StoredState> stored;
   std::optional<ForeignWeights> foreign;
   ranks.at_first([&] {
@@ -569,13 +569,12 @@ void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& s
   }
   if (setup.resumed) model.set_steps(setup.state.step, setup.state.optimizer_steps);
   if (setup.kept) {
-    synchronizer.restore(ranks, KeptSlots(*setup.kept));
+    model.restore(ranks, KeptSlots(*setup.kept));
   } else {
-    synchronizer.restore(ranks, StoredSlots(stored ? &*stored : nullptr, setup.resumed, model));
+    model.restore(ranks, StoredSlots(stored ? &*stored : nullptr, setup.resumed, model));
   }
   setup.checkpoint.reset();
   setup.kept = nullptr;
-  synchronizer.restart();
 }
 
 }  // namespace rondo

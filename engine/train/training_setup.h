@@ -8,7 +8,6 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/reduce/ranks.h"
-#include "engine/sync/synchronizer.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/state/kept_run.h"
 #include "engine/train/state/trained_model.h"
@@ -57,6 +56,6 @@ void open_data_early(const Config& config, const TrainerOptions& options);
 // ranks; without one, as they are on rank 0, or as training.init_from says. Called by all ranks,
 // once; closes the checkpoint.
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
-                      TrainedModel& model, Synchronizer& synchronizer, TrainingReport& report);
+                      TrainedModel& model, TrainingReport& report);
 
 }  // namespace rondo

@@ -5,7 +5,6 @@
 #include "engine/io/file.h"
 #include "engine/report/timeline.h"
 #include "engine/sync/pipeline_synchronizer.h"
-#include "engine/sync/sharded_synchronizer.h"
 #include "engine/train/make_synchronizer.h"
 #include "engine/train/require_split.h"
 #include "engine/train/training_batches.h"
@@ -73,8 +72,8 @@ class Maker {
   void make_session() {
     o_.setup.together([&] {
       SessionOptions o = session_options_here();
-      if (shards_optimizer(config_, o_.ranks)) {
-        o.optimizer = ShardedSynchronizer::without_state(o.optimizer);
+      if (config_.parallel.shard_optimizer && o_.ranks.size() > 1) {
+        o.ranks = {o_.ranks.group(), o_.ranks.sums(), true};
       }
       s_.session = std::make_unique<Session>(model(), o);
     });

@@ -68,12 +68,12 @@ struct Batches {
   Batches(const Batches&) = delete;  // the views are of its own memory
 };
 
-struct Update {
+struct Updated {
   StepResult result;
   std::vector<float> weights;
 };
 
-Update update_of(const SessionOptions& o, const std::vector<BatchView>& views) {
+Updated update_of(const SessionOptions& o, const std::vector<BatchView>& views) {
   Session session(model, o);
   for (const BatchView& view : views) session.accumulate(view);
   const StepResult result = session.update();
@@ -81,7 +81,7 @@ Update update_of(const SessionOptions& o, const std::vector<BatchView>& views) {
   return {result, {w.as<float>(), w.as<float>() + w.numel()}};
 }
 
-void check_same(const Update& got, const Update& want) {
+void check_same(const Updated& got, const Updated& want) {
   CHECK(got.result.infeasible == 1);
   CHECK(got.result.sequences == want.result.sequences + 1);
   CHECK_FALSE(got.result.skipped);
@@ -101,8 +101,8 @@ using MakeReducer =
     std::function<std::unique_ptr<RankReducer>(ProcessGroup&, const Graph&, const Session&)>;
 
 // One batch on each of two ranks.
-Update on_two_ranks(const std::vector<BatchView>& views, const MakeReducer& make) {
-  Update update;
+Updated on_two_ranks(const std::vector<BatchView>& views, const MakeReducer& make) {
+  Updated update;
   std::mutex mutex;
   Graph graph;
   graph.training = true;
@@ -141,7 +141,7 @@ TEST_CASE("an infeasible sequence leaves the update as it is without it, alone a
 
 TEST_CASE("an infeasible sequence is not in the divisor of several ranks") {
   const Batches b;
-  const Update want = update_of(options(), {b.clean, b.second});
+  const Updated want = update_of(options(), {b.clean, b.second});
   const std::vector<MakeReducer> reducers = {
       [](ProcessGroup& group, const Graph&, const Session&) {
         return std::make_unique<GroupReducer>(group);
@@ -164,7 +164,7 @@ TEST_CASE("an infeasible sequence is not in the divisor of a pipeline, nor of it
   const std::vector<BatchView> all = {b.infeasible, b.second, b.clean, b.second};
   const BatchCapacity capacity = BatchCapacity::merge(b.infeasible.extent(), b.second.extent());
   for (int replicas : {1, 2}) {
-    Update update;
+    Updated update;
     std::mutex mutex;
     run_ranks(2 * replicas, [&](int rank, Transport& transport) {
       const auto group = make_ring_group(transport);

@@ -335,12 +335,12 @@ TEST_CASE("passes over the weights: what updates, divided updates and buckets re
   CHECK(passes({1}, 1) == Approx(9 * weights).epsilon(1e-6));
   // To the buckets and back.
   CHECK(passes({4}, 0.25) == Approx((9 + 4) * weights).epsilon(1e-6));
-  // To the buckets, and a part back; cleared, a step of SGD, and out of where the parts meet; of
+  // To the buckets, and a part back; cleared, and out of where the parts meet; of
   // the part squares, Adam, gradients there, weights there.
   Split divided{4};
   divided.shard_optimizer = true;
   CHECK(passes(divided, 0.25) ==
-        Approx((2 + 2.0 / 4) * weights + 6 * weights + 12 * part).epsilon(1e-6));
+        Approx((2 + 2.0 / 4) * weights + 3 * weights + 12 * part).epsilon(1e-6));
   // A moving average is read and written, and reads the weights.
   job.optimizer.ema_decay = 0.9;
   const Planner averaged(job, c);

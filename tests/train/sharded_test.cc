@@ -1,7 +1,6 @@
 // parallel.shard_optimizer: the weights of ranks that keep everything, and less memory.
 
 #include "engine/layers/layers.h"
-#include "engine/sync/sharded_synchronizer.h"
 #include "tests/catch.h"
 #include "tests/train/train_on.h"
 
@@ -97,19 +96,15 @@ TEST_CASE("a rank keeps its part of the optimizer's state") {
   o.optimizer.kind = OptimizerOptions::adamw;
   o.optimizer.ema_decay = 0.9;
   const size_t whole = Session(model, o).optimizer().bytes();
+  const size_t scalars = Update::state_bytes({}, 0) + sizeof(double);
   for (int count : {2, 4, 7}) {
     run_ranks(count, [&](int rank, Transport& transport) {
       const auto group = make_ring_group(transport);
-      const Ranks ranks(*group, std::chrono::seconds(20));
       SessionOptions mine = o;
-      mine.optimizer = ShardedSynchronizer::without_state(o.optimizer);
-      Session session(model, mine);
-      const ShardedSynchronizer sync(session, o.optimizer, ranks,
-                                     std::make_unique<GroupReducer>(*group));
-      // Three arrays in whole blocks, and for each optimizer a few numbers that are not divided.
-      const size_t bytes = session.optimizer().bytes() + sync.optimizer_bytes();
-      const size_t scalars = session.optimizer().bytes();
-      if (bytes > whole / static_cast<size_t>(count) + 3 * 4 * 256 + 2 * scalars || rank < 0) {
+      mine.ranks = {.owners = group.get(), .own_sums = true};
+      const size_t bytes = Session(model, mine).optimizer().bytes();
+      // Three arrays in whole blocks, and a few numbers that are not divided.
+      if (bytes > whole / static_cast<size_t>(count) + 3 * 4 * 256 + scalars || rank < 0) {
         throw Error(str(bytes, " of ", whole, " bytes on each of ", count, " ranks"));
       }
       if (bytes < whole / static_cast<size_t>(count)) throw Error("less than its part");
@@ -120,19 +115,19 @@ TEST_CASE("a rank keeps its part of the optimizer's state") {
 TEST_CASE("every element belongs to one part, and parts are as even as blocks allow") {
   for (int64_t size : {1, 255, 256, 257, 1024, 5000}) {
     for (int ranks : {2, 3, 5, 8}) {
-      const ShardLayout layout(size, ranks);
+      const PartLayout layout(size, ranks);
       std::vector<int> owners(static_cast<size_t>(size));
       for (int rank = 0; rank < ranks; ++rank) {
         int64_t end = 0;
         layout.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
           CHECK(place == end);
-          end = place + ShardLayout::block_elements;
+          end = place + PartLayout::block_elements;
           for (int64_t i = at; i < at + n; ++i) ++owners[static_cast<size_t>(i)];
         });
         CHECK(end <= layout.part());
       }
       CHECK(std::ranges::count(owners, 1) == size);
-      CHECK(layout.part() * ranks < size + ranks * ShardLayout::block_elements + 256);
+      CHECK(layout.part() * ranks < size + ranks * PartLayout::block_elements + 256);
     }
   }
 }

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "engine/graph/work.h"
-#include "engine/optimizer.h"
 #include "engine/plan/machine/machine.h"
+#include "engine/update.h"
 
 namespace rondo::plan {
 

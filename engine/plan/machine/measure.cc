@@ -116,7 +116,7 @@ void measure_shape(const MeasuredShape& s, DType compute, const Context& context
   parameters.initialize(1);
   Plan plan(g, context, batch.view.extent(), parameters);
   std::vector<std::vector<double>> times(plan.node_count());
-  Optimizer optimizer({}, parameters);
+  Update update({}, parameters, context);
   std::vector<double> loads, updates;
   for (int i = -1; i < repetitions; ++i) {  // the first run warms up
     // As in training: the caches hold what the batch has left there.
@@ -134,7 +134,7 @@ void measure_shape(const MeasuredShape& s, DType compute, const Context& context
       last = t;
     });
     last = now();
-    optimizer.apply(context, 1);
+    update.apply(1);
     if (i >= 0) updates.push_back(clear + now() - last);
   }
   const BatchShape batch_shape{static_cast<double>(s.sequences), static_cast<double>(s.frames),

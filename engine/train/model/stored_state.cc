@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/reduce/sharded_optimizer.h"
+#include "engine/part_layout.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -26,7 +26,7 @@ void StoredState::require(const std::string& slot, const std::vector<Parameters:
   for (const Holder& h : holders_) {
     const int64_t flat = h.stage ? h.stage->elements : flat_size;
     const auto parts = static_cast<int>(h.files.size());
-    const int64_t shape[] = {parts > 1 ? ShardLayout(flat, parts).part() : flat};
+    const int64_t shape[] = {parts > 1 ? PartLayout(flat, parts).part() : flat};
     for (const SafetensorsFile& file : h.files) file.at(slot, DType::f32, shape);
   }
   for (const Parameters::Entry& e : entries) {
@@ -52,7 +52,7 @@ void StoredState::read(const std::string& slot, const Parameters::Entry& entry,
     std::ranges::copy(whole.subspan(static_cast<size_t>(begin), into.size()), into.begin());
     return;
   }
-  const ShardLayout layout(h.stage->elements, parts);
+  const PartLayout layout(h.stage->elements, parts);
   const int64_t end = begin + entry.numel();
   for (int part = 0; part < parts; ++part) {
     const auto values = h.files[static_cast<size_t>(part)].at(slot).as<float>();

@@ -32,7 +32,7 @@ void ElasticProgress::checkpoint_is_next(std::optional<Score> score) {
 }
 
 void ElasticProgress::keep(const TrainingState& state, const ModelDescription& description,
-                           const TensorView& weights, const std::vector<Optimizer::Slot>& slots,
+                           const TensorView& weights, const std::vector<Update::Slot>& slots,
                            int ranks) {
   if (has_kept_) return;
   has_kept_ = true;

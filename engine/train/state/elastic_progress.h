@@ -33,7 +33,7 @@ class ElasticProgress {
   // Fills the KeptRun; only the first call counts, after which the model may be used for something
   // else. The arrays are in host memory.
   void keep(const TrainingState& state, const ModelDescription& description,
-            const TensorView& weights, const std::vector<Optimizer::Slot>& slots, int ranks);
+            const TensorView& weights, const std::vector<Update::Slot>& slots, int ranks);
   bool has_kept() const { return has_kept_; }
 
  private:

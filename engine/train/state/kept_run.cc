@@ -16,13 +16,13 @@ std::vector<float> copy_of(const TensorView& array) {
 }  // namespace
 
 void KeptRun::keep_arrays(const TensorView& weights_now,
-                          const std::vector<Optimizer::Slot>& slots_now) {
+                          const std::vector<Update::Slot>& slots_now) {
   weights = copy_of(weights_now);
   slots.clear();
-  for (const Optimizer::Slot& slot : slots_now) slots.emplace_back(slot.name, copy_of(slot.view));
+  for (const Update::Slot& slot : slots_now) slots.emplace_back(slot.name, copy_of(slot.view));
 }
 
-void KeptRun::copy_slot(const Optimizer::Slot& slot) const {
+void KeptRun::copy_slot(const Update::Slot& slot) const {
   const auto found =
       std::find_if(slots.begin(), slots.end(), [&](const auto& s) { return s.first == slot.name; });
   RONDO_CHECK(

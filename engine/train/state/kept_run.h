@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "engine/data/dataset.h"
-#include "engine/optimizer.h"
 #include "engine/parallel/elastic_protocol.h"
 #include "engine/text/alphabet.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/state/training_state.h"
+#include "engine/update.h"
 
 namespace rondo {
 
@@ -56,8 +56,8 @@ struct KeptRun {
   }
 
   // Copies from, and to, the host memory of a session.
-  void keep_arrays(const TensorView& weights_now, const std::vector<Optimizer::Slot>& slots_now);
-  void copy_slot(const Optimizer::Slot& slot) const;
+  void keep_arrays(const TensorView& weights_now, const std::vector<Update::Slot>& slots_now);
+  void copy_slot(const Update::Slot& slot) const;
   // Once a session has them again.
   void drop_arrays();
 };

@@ -9,7 +9,7 @@ namespace {
 
 }  // namespace
 
-void StoredSlots::operator()(const Optimizer::Slot& slot) const {
+void StoredSlots::operator()(const Update::Slot& slot) const {
   if (!stored_) return;
   require(slot.name);
   const Context& c = model_.context();

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "engine/sync/synchronizer.h"
 #include "engine/train/model/stored_state.h"
 #include "engine/train/state/kept_run.h"
 #include "engine/train/state/trained_model.h"
@@ -19,7 +18,7 @@ class StoredSlots final : public ReadSlot {
       : stored_(stored), resumes_(resumes), model_(model) {}
 
   bool resumes() const override { return resumes_; }
-  void operator()(const Optimizer::Slot& slot) const override;
+  void operator()(const Update::Slot& slot) const override;
   void require(const std::string& slot) const override;
   void entry(const std::string& slot, const Parameters::Entry& entry,
              std::span<float> into) const override;
@@ -37,7 +36,7 @@ class KeptSlots final : public ReadSlot {
   explicit KeptSlots(const KeptRun& kept) : kept_(kept) {}
 
   bool resumes() const override { return true; }
-  void operator()(const Optimizer::Slot& slot) const override { kept_.copy_slot(slot); }
+  void operator()(const Update::Slot& slot) const override { kept_.copy_slot(slot); }
   void require(const std::string& slot) const override;
   void entry(const std::string& slot, const Parameters::Entry& entry,
              std::span<float> into) const override;

@@ -50,16 +50,32 @@ void SessionModelInTraining::set_weights(const Ranks& ranks, const ReadEntry& re
     session_.parameters().write(e.name, values.data());
   }
   share_weights(ranks);
-  if (averages()) session_.optimizer().reset_average(context());
 }
 
 void SessionModelInTraining::share_weights(const Ranks& ranks) {
   ranks.broadcast(session_.parameters().weights(), session_.parameters().device());
+  session_.optimizer().take_weights();
 }
 
 void SessionModelInTraining::write_weights(const Ranks& ranks,
                                            const PipelineTrainer::WriteTensors& write) {
   ranks.at_first([&] { write(weights_to_write(session_.parameters())); });
+}
+
+std::vector<Update::Slot> SessionModelInTraining::gather_state(const Ranks& ranks) {
+  return optimizer().gather(ranks.first());
+}
+
+void SessionModelInTraining::restore(const Ranks& ranks, const ReadSlot& read) {
+  if (!read.resumes()) return;
+  Update& update = optimizer();
+  for (const auto& slot : update.state()) {
+    std::vector<float> whole = update.gather(slot.name, true);
+    const TensorView view(whole.data(), DType::f32, {static_cast<int64_t>(whole.size())});
+    ranks.at_first([&] { read({slot.name, view}); });
+    ranks.broadcast(view);
+    update.set(slot.name, whole);
+  }
 }
 
 std::string PipelineModelInTraining::describe(int ranks) const {
@@ -74,17 +90,37 @@ std::string PipelineModelInTraining::describe(int ranks) const {
 }
 
 void PipelineModelInTraining::set_steps(int64_t, int64_t optimizer_steps) {
-  trainer_.set_optimizer_steps(optimizer_steps);
+  optimizer().set_steps(optimizer_steps);
 }
 
 void PipelineModelInTraining::set_weights(const Ranks&, const ReadEntry& read) {
   trainer_.set("", read);
-  trainer_.reset_average();
 }
 
 void PipelineModelInTraining::write_weights(const Ranks& ranks,
                                             const PipelineTrainer::WriteTensors& write) {
   ranks.together([&] { trainer_.stream_weights(write); });
+}
+
+std::vector<Update::Slot> PipelineModelInTraining::gather_state(const Ranks& ranks) {
+  std::vector<Update::Slot> slots;
+  whole_.clear();
+  for (const auto& own : optimizer().state()) {
+    std::vector<float>& whole = whole_.emplace_back(trainer_.gather(own.name));
+    if (!ranks.first()) continue;
+    slots.push_back({own.name, TensorView(whole.data(), DType::f32, {flat_size()})});
+  }
+  return slots;
+}
+
+void PipelineModelInTraining::restore(const Ranks& ranks, const ReadSlot& read) {
+  if (!read.resumes()) return;
+  for (const auto& own : optimizer().state()) {
+    ranks.at_first([&] { read.require(own.name); });
+    trainer_.set(own.name, [&](const Parameters::Entry& entry, std::span<float> into) {
+      read.entry(own.name, entry, into);
+    });
+  }
 }
 
 std::optional<StagePart> PipelineModelInTraining::part() const {

@@ -17,6 +17,21 @@
 
 namespace rondo {
 
+// Where a run that goes on finds the optimiser's state. Rank 0 reads.
+class ReadSlot {
+ public:
+  virtual ~ReadSlot() = default;
+  // Whether there is anything to read; the same on all ranks.
+  virtual bool resumes() const = 0;
+  // Fills a whole array, or leaves it as it is. InputError when it cannot be read.
+  virtual void operator()(const Update::Slot& slot) const = 0;
+  // For those who read parameter by parameter: InputError unless all of the slot can be read; after
+  // that entry() does not fail.
+  virtual void require(const std::string& slot) const = 0;
+  virtual void entry(const std::string& slot, const Parameters::Entry& entry,
+                     std::span<float> into) const = 0;
+};
+
 class TrainedModel {
  public:
   virtual ~TrainedModel() = default;
@@ -29,10 +44,8 @@ class TrainedModel {
   // "on cpu with 2 threads", for `ranks` of them.
   virtual std::string describe(int ranks) const = 0;
 
-  virtual void set_learning_rate(double rate) = 0;
-  virtual bool averages() const = 0;
-  // Updates that were not skipped.
-  virtual int64_t optimizer_steps() const = 0;
+  // Of this rank's weights.
+  virtual Update& optimizer() = 0;
   // A run that goes on calls this after set_weights().
   virtual void set_steps(int64_t steps, int64_t optimizer_steps) = 0;
 
@@ -47,6 +60,12 @@ class TrainedModel {
   // What this rank writes where each stage writes its own part of a checkpoint; nothing where the
   // model is in one place.
   virtual std::optional<StagePart> part() const { return std::nullopt; }
+
+  // For checkpoints: whole flat arrays of the optimiser's state, at least on rank 0; valid until
+  // the next update.
+  virtual std::vector<Update::Slot> gather_state(const Ranks& ranks) = 0;
+  // The other way.
+  virtual void restore(const Ranks& ranks, const ReadSlot& read) = 0;
 
   virtual EvaluatedModel& evaluated() = 0;
   // Those who share out the batches of an evaluation by `ranks`: each has a whole model, with
@@ -65,13 +84,13 @@ class SessionModelInTraining final : public TrainedModel {
   int64_t flat_size() const override { return session_.parameters().flat_size(); }
   const Context& context() const override { return session_.context(); }
   std::string describe(int ranks) const override;
-  void set_learning_rate(double rate) override { session_.set_learning_rate(rate); }
-  bool averages() const override { return session_.optimizer().averages(); }
-  int64_t optimizer_steps() const override { return session_.optimizer().steps(); }
+  Update& optimizer() override { return session_.optimizer(); }
   void set_steps(int64_t steps, int64_t optimizer_steps) override;
   void set_weights(const Ranks& ranks, const ReadEntry& read) override;
   void share_weights(const Ranks& ranks) override;
   void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) override;
+  std::vector<Update::Slot> gather_state(const Ranks& ranks) override;
+  void restore(const Ranks& ranks, const ReadSlot& read) override;
   EvaluatedModel& evaluated() override { return evaluated_; }
   const Ranks& sharers(const Ranks& ranks) const override { return ranks; }
   bool any(bool stop) const override { return stop; }
@@ -93,14 +112,14 @@ class PipelineModelInTraining final : public TrainedModel {
   int64_t flat_size() const override { return trainer_.flat_size(); }
   const Context& context() const override { return trainer_.context(); }
   std::string describe(int ranks) const override;
-  void set_learning_rate(double rate) override { trainer_.set_learning_rate(rate); }
-  bool averages() const override { return trainer_.averages(); }
-  int64_t optimizer_steps() const override { return trainer_.optimizer_steps(); }
+  Update& optimizer() override { return trainer_.optimizer(); }
   void set_steps(int64_t steps, int64_t optimizer_steps) override;
   void set_weights(const Ranks& ranks, const ReadEntry& read) override;
   // They are made from the seed and the names of parameters.
   void share_weights(const Ranks&) override {}
   void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) override;
+  std::vector<Update::Slot> gather_state(const Ranks& ranks) override;
+  void restore(const Ranks& ranks, const ReadSlot& read) override;
   std::optional<StagePart> part() const override;
   EvaluatedModel& evaluated() override { return evaluated_; }
   const Ranks& sharers(const Ranks&) const override { return replicas_; }
@@ -127,6 +146,7 @@ class PipelineModelInTraining final : public TrainedModel {
   PipelineTrainer& trainer_;
   Evaluated evaluated_;
   const Ranks stages_, replicas_;
+  std::vector<std::vector<float>> whole_;  // rank 0: the optimiser's state, while it is written
 };
 
 // Which row of another model's output layer each class takes; -1: none, it is new. Empty: as it is.

@@ -1,12 +1,12 @@
-#include "engine/reduce/shard_layout.h"
+#include "engine/part_layout.h"
 
 #include "kernels/base/device.h"
 
 namespace rondo {
 
-void copy_blocks(const ShardLayout& layout, const Context& context, int rank, void* flat,
-                 void* part, BlockCopy direction) {
-  constexpr size_t block = ShardLayout::block_elements * sizeof(float);
+void copy_blocks(const PartLayout& layout, const Context& context, int rank, void* flat, void* part,
+                 BlockCopy direction) {
+  constexpr size_t block = PartLayout::block_elements * sizeof(float);
   const auto copy = [&](int64_t at, int64_t place, size_t bytes, size_t rows) {
     std::byte* const here = static_cast<std::byte*>(flat) + at * int64_t{sizeof(float)};
     std::byte* const there = static_cast<std::byte*>(part) + place * int64_t{sizeof(float)};
@@ -19,7 +19,7 @@ void copy_blocks(const ShardLayout& layout, const Context& context, int rank, vo
   int64_t first = -1;
   size_t whole = 0;  // blocks; the last one of the array may be cut
   layout.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
-    if (n == ShardLayout::block_elements) {
+    if (n == PartLayout::block_elements) {
       if (whole++ == 0) first = at;
     } else {
       copy(at, place, static_cast<size_t>(n) * sizeof(float), 1);

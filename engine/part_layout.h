@@ -15,10 +15,10 @@ namespace rondo {
 
 // Where the blocks of flat arrays lie in the parts of N ranks. Parts are of equal size; what a rank
 // has too few blocks for stays unused.
-class ShardLayout {
+class PartLayout {
  public:
   static constexpr int64_t block_elements = 256;
-  ShardLayout(int64_t flat_size, int ranks) : flat_size_(flat_size), ranks_(ranks) {}
+  PartLayout(int64_t flat_size, int ranks) : flat_size_(flat_size), ranks_(ranks) {}
   int ranks() const { return ranks_; }
   // Elements of a part.
   int64_t part() const {
@@ -69,7 +69,7 @@ class ShardLayout {
 // The blocks of a rank, from a flat f32 array of the context's device to its part, or back, in
 // stream order.
 enum class BlockCopy : uint8_t { pack, unpack };
-void copy_blocks(const ShardLayout& layout, const Context& context, int rank, void* flat,
-                 void* part, BlockCopy direction);
+void copy_blocks(const PartLayout& layout, const Context& context, int rank, void* flat, void* part,
+                 BlockCopy direction);
 
 }  // namespace rondo
