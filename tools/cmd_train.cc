@@ -413,7 +413,7 @@ void add_train(Command& program) {
       .show_default();
   command
       .add_option("--stages,--pipeline", o->stages,
-                  "so many ranks share the layers of the model (docs/parallelism.md)")
+                  "so many ranks share the layers of the model (docs/distributed.md)")
       .range(1, 4096);
   command.add_option("--replicas,--data", o->replicas, "so many replicas of the stages")
       .check(wrong_replicas)

@@ -286,7 +286,7 @@ std::vector<std::string> config_differences(const Config& before, const Config& 
 // The layers to build: `layer`, or what the short form stands for.
 std::vector<LayerConfig> expand_layers(const ModelConfig& model);
 
-// All keys with defaults, ranges and documentation, for a terminal and for docs/training.md.
+// All keys with defaults, ranges and documentation, for a terminal and for docs/settings.md.
 std::string config_reference();
 std::string config_reference_markdown();
 

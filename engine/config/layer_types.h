@@ -2,7 +2,7 @@
 //
 // A row says everything about a type: its name, what it is, its options with default, bounds and
 // meaning, and the function that builds it. Parsing, the resolved configuration, --help-config, the
-// table in docs/training.md and the model follow from the row, so a new type is one more row.
+// table in docs/settings.md and the model follow from the row, so a new type is one more row.
 //
 // Thread safety: the rows are constant; a LayerConfig is plain data.
 #pragma once

@@ -216,7 +216,7 @@ Builder training_fields(TrainingConfig& c) {
   b.add("accumulation", &c.accumulation, from(1, 1e6), "batches per update");
   b.add("tbptt", &c.tbptt, from(0, 1e9),
         "frames of features computed at a time, to train on long recordings in the memory of a "
-        "part; gradients through the layers' states end there (docs/sequence.md); 0: all");
+        "part; gradients through the layers' states end there (docs/training.md); 0: all");
   b.add("fuse_output_from", &c.fuse_output_from, from(0, 1e9),
         "with so many outputs (characters) or more, the loss is computed straight from the output "
         "layer's inputs and the logits are never in memory, for a third more of that layer's "
@@ -326,7 +326,7 @@ Builder parallel_fields(ParallelConfig& c) {
         "where that has started them, else TCP (auto); TCP alone, our own (tcp) or Gloo's (gloo); "
         "memory alone, or an error (shared); MPI alone, or an error (mpi)");
   b.add("pipeline", &c.pipeline, from(1, 4096),
-        "ranks that share the layers of one model among them (docs/parallelism.md)");
+        "ranks that share the layers of one model among them (docs/distributed.md)");
   b.add("data", &c.data, from(0, 4096),
         "replicas of the pipeline; 0: as many as there are ranks for");
   b.add("schedule", choice(c.schedule, pipeline_schedule_names), any,
@@ -410,6 +410,7 @@ std::string_view section_doc(std::string_view section) {
        "DIR/test.jsonl "
        "where they are there."},
       {"features", "From sound, or the image of a line, to frames."},
+      {"text", "What texts are changed by before they are learnt or compared."},
       {"augment", "Variations of the training data."},
       {"distort", "Variations of the images of lines in training; 0 is none."},
       {"training", "How long, how, and what is kept."},

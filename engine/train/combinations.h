@@ -1,5 +1,5 @@
 // What does not go together: ways to divide and to carry out a run, asked for by the configuration
-// or by options of the command. One table, which docs/parallelism.md shows to users (a test
+// or by options of the command. One table, which docs/settings.md shows to users (a test
 // compares the two). What depends on the model or the device is refused by the engine where it is
 // met.
 #pragma once

@@ -77,7 +77,7 @@ def test_types_of_layers_are_those_of_help_and_documentation():
     _, err = fails("train", 'model.layer=[{type="?"}]', "--print-config", errs="expected one of")
     accepted = re.findall(r'"(\w+)"', err.split("expected one of")[1])
     check(accepted == list(LAYERS), accepted)
-    docs = pathlib.Path(__file__).parents[2] / "docs" / "training.md"
+    docs = pathlib.Path(__file__).parents[2] / "docs" / "settings.md"
     for told in (layers_of_help(run("train", "--help-config")[0]), layers_of_docs(docs.read_text())):
         check(list(told) == accepted, told)
         for name, options in LAYERS.items():

@@ -388,10 +388,10 @@ TEST_CASE("the reference is a config of defaults, and stands in the documentatio
              Contains("epochs = 50 ") && Contains("passes over the training data"));
   const char* root = std::getenv("RONDO_SOURCE_ROOT");
   if (!root) {
-    WARN("RONDO_SOURCE_ROOT is not set: docs/training.md is not compared");
+    WARN("RONDO_SOURCE_ROOT is not set: docs/settings.md is not compared");
     return;
   }
-  const std::filesystem::path path = std::filesystem::path(root) / "docs/training.md";
+  const std::filesystem::path path = std::filesystem::path(root) / "docs/settings.md";
   const std::string begin = "<!-- config reference: begin -->\n";
   const std::string end = "<!-- config reference: end -->";
   std::string doc = rondo::test::slurp(path);

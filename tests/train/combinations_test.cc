@@ -103,10 +103,10 @@ TEST_CASE("what goes together goes on going together") {
 TEST_CASE("the table of what does not go together stands in the documentation") {
   const char* root = std::getenv("RONDO_SOURCE_ROOT");
   if (!root) {
-    WARN("RONDO_SOURCE_ROOT is not set: docs/parallelism.md is not compared");
+    WARN("RONDO_SOURCE_ROOT is not set: docs/settings.md is not compared");
     return;
   }
-  const std::filesystem::path path = std::filesystem::path(root) / "docs/parallelism.md";
+  const std::filesystem::path path = std::filesystem::path(root) / "docs/settings.md";
   const std::string begin = "<!-- combinations: begin -->\n", end = "<!-- combinations: end -->";
   std::string doc = test::slurp(path);
   const size_t from = doc.find(begin), to = doc.find(end);

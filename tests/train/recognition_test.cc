@@ -1,5 +1,5 @@
 // What a trained model is used for: times and probabilities of words, error rates of a manifest
-// (docs/training.md, Using a model).
+// (docs/using_a_model.md).
 #include <random>
 
 #include "engine/train/recognition/recognizer.h"

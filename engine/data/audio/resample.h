@@ -6,7 +6,7 @@
 // reduced to L / M; up to L = 4096 min(1, L / M) every phase has its own exact row of coefficients,
 // beyond that so many rows are interpolated linearly (tables stay near 1.3 MB).
 // Why not a library: libsamplerate and libsoxr work in blocks with delays of their own, which would
-// have to be undone, and this is two hundred lines with measured quality (docs/data.md).
+// have to be undone, and this is two hundred lines, of a quality that tests measure.
 // Thread safety: immutable after construction; one object may serve several threads.
 #pragma once
 
