@@ -229,8 +229,9 @@ def test_while_many_data_are_examined():
         line = (root / "train.jsonl").read_text().replace('"duration"', '"unknown"')
         (root / "train.jsonl").write_text(line * 100000)
         for number in (signal.SIGTERM, signal.SIGXCPU):
-            process = start("train", *TONE, "data=.", "training.checkpoint_dir=run", cwd=root)
-            wait_until(lambda: (root / "run").exists(), process)
+            # Of its own: it is there once the process hears signals.
+            process = start("train", *TONE, "data=.", f"training.checkpoint_dir=run-{number}", cwd=root)
+            wait_until(lambda: (root / f"run-{number}").exists(), process)
             time.sleep(0.3)
             stops(process, number)
 
