@@ -97,7 +97,6 @@ struct LossTotals;  // kernels/totals/totals.h
 void set_totals(StepResult& result, const LossTotals& totals);
 // What a batch with these losses adds to the totals.
 LossTotals totals_of(const BatchView& batch, std::span<const float> losses);
-StepResult step_result(const LossTotals& totals, std::span<const double> losses);
 
 // Sums gradients and counts over ranks; comm supplies one, a single rank needs none.
 class GradientReducer {
@@ -153,10 +152,6 @@ class Session {
   enum class Next : uint8_t { anything, update };
   void enqueue(const BatchView& batch, Next next = Next::anything);
   void enqueue_update();
-  // In place of enqueue(): `pass` runs at once. It computes a batch, or enqueues it on the stream
-  // of context(), where its gradients are added to those of parameters(), and returns its sums and
-  // losses. All batches with sequences of an update come this way, or none.
-  void enqueue_computed(const std::function<StepResult()>& pass);
   size_t in_flight() const;
   // Waits for the oldest batch or update in flight. Of a batch: the sums since the last update, and
   // its losses; of an update: the sums, the norm and `skipped`.

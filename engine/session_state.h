@@ -58,8 +58,8 @@ struct Session::State {
   int64_t step = 0;
   bool gradients_clear = true;
   bool updated = false;  // the last batch took the update with it
-  Buffer totals;         // since the last update; behind them what enqueue_computed() makes them of
-  LossTotals computed;   // the same, of batches that were computed elsewhere
+  Buffer totals;         // since the last update; behind them what they are in chunks
+  LossTotals chunks_totals;
   std::array<InFlight, most_in_flight> ring;
   size_t oldest = 0, in_flight = 0;
 
@@ -82,7 +82,7 @@ struct Session::State {
   void add_to_totals(const Plan& plan, bool restart);
   void fetch_losses(const Plan& plan, InFlight& item);
   void add_nothing(InFlight& item);
-  void add_computed(const StepResult& batch, InFlight& item);
+  void run_chunks(const BatchView& batch, InFlight& item);
   void set_losses(const InFlight& item);
   double reduce(LossTotals& t);
 

@@ -23,13 +23,6 @@ LossTotals totals_of(const BatchView& batch, std::span<const float> losses) {
   return t;
 }
 
-StepResult step_result(const LossTotals& totals, std::span<const double> losses) {
-  StepResult r;
-  set_totals(r, totals);
-  r.losses.assign(losses.begin(), losses.end());
-  return r;
-}
-
 InFlight& Session::State::place(size_t ahead) {
   RONDO_CHECK(in_flight + ahead < ring.size(), in_flight,
               " batches and updates are in flight: collect() them");
@@ -79,32 +72,34 @@ void Session::State::add_nothing(InFlight& item) {
   if (gradients_clear) {
     clear_gradients();
     device->fill_bytes(stream, totals.data(), 0, sizeof(LossTotals));
-    computed = {};
+    chunks_totals = {};
   }
   gradients_clear = false;
   item.losses = 0;
   device->copy(stream, &item.returned().totals, totals.data(), sizeof(LossTotals));
 }
 
-void Session::State::add_computed(const StepResult& batch, InFlight& item) {
-  LossTotals& t = computed;
-  t.loss += batch.loss;
-  t.sequences += static_cast<double>(batch.sequences);
-  t.frames += static_cast<double>(batch.frames);
-  t.infeasible += static_cast<double>(batch.infeasible);
-  t.nonfinite += static_cast<double>(batch.nonfinite);
-  item.returned().totals = t;  // which stays until the item has been collected
+// Of a batch that is computed in chunks; by the time this returns on the host.
+void Session::State::run_chunks(const BatchView& batch, InFlight& item) {
+  if (gradients_clear) {
+    clear_gradients();
+    chunks_totals = {};
+  }
+  gradients_clear = false;
+  chunked->run(batch);
+  chunks_totals += chunked->totals();
+  item.returned().totals = chunks_totals;  // which stays until the item has been collected
   LossTotals* const own = totals.as<LossTotals>();
   device->copy(stream, own + 1, &item.returned().totals, sizeof(LossTotals));
   run(context, CombineTotalsArgs{own + 1, 1, own, optimizer->inverse_count()});
-  item.losses = static_cast<int64_t>(batch.losses.size());
-  item.loss_dtype = DType::f32;
-  const size_t bytes = batch.losses.size() * sizeof(float);
+  const std::vector<double>& losses = chunked->losses();
+  item.losses = static_cast<int64_t>(losses.size());
+  item.loss_dtype = DType::f64;
+  const size_t bytes = losses.size() * sizeof(double);
   if (item.loss_values.bytes() < bytes) {
     item.loss_values = StagingBuffer(*device, bytes, "losses");
   }
-  std::copy(batch.losses.begin(), batch.losses.end(),
-            reinterpret_cast<float*>(item.loss_values.data()));
+  std::copy(losses.begin(), losses.end(), reinterpret_cast<double*>(item.loss_values.data()));
 }
 
 void Session::State::set_losses(const InFlight& item) {
@@ -163,10 +158,8 @@ void Session::enqueue(const BatchView& batch, Next next) {
   }
   if (s.chunked) {
     check_batch(s.train.graph, batch);
-    return enqueue_computed([&] {
-      s.chunked->run(batch);
-      return step_result(s.chunked->totals(), s.chunked->losses());
-    });
+    s.run_chunks(batch, item);
+    return s.end_item(item);
   }
   Plan& plan = s.plan_for(s.train_plans, s.train.planned, batch);
   const bool restart = s.gradients_clear;
@@ -185,20 +178,6 @@ void Session::enqueue(const BatchView& batch, Next next) {
   }
   s.fetch_losses(plan, item);
   s.gradients_clear = false;
-  s.end_item(item);
-}
-
-void Session::enqueue_computed(const std::function<StepResult()>& pass) {
-  State& s = *state_;
-  RONDO_CHECK(s.optimizer, "this session was made without memory for training");
-  RONDO_CHECK(!s.updated, "enqueue_update() must follow the batch that announced it");
-  InFlight& item = s.begin_item(false);
-  if (s.gradients_clear) {
-    s.clear_gradients();
-    s.computed = {};
-  }
-  s.gradients_clear = false;
-  s.add_computed(pass(), item);
   s.end_item(item);
 }
 

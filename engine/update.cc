@@ -80,7 +80,10 @@ Update::Update(const OptimizerOptions& options, Parameters& parameters, const Co
 
 void Update::list_ranges() {
   if (!ranks_.stages) {
-    ranges_.push_back({0, ranks_.own_sums ? part_->gradients() : trained(updated_->gradients())});
+    const TensorView all = whole_.gradients();
+    const int64_t frozen = whole_.frozen_size();
+    const TensorView summed(all.as<float>() + frozen, DType::f32, {all.numel() - frozen});
+    ranges_.push_back({0, ranks_.own_sums ? part_->gradients() : summed});
     return;
   }
   places_ = ranks_.entries.size();

@@ -72,9 +72,9 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
     totals_ = Buffer(*device_, sizeof(LossTotals), "sums of losses");
     PipelineOptions quiet = settings.options;
     quiet.timeline = false;
-    evaluator_ =
-        std::make_unique<StepRunner>(evaluation_.graph, context_, &grid_.pipeline(),
-                                     forward_only(schedule, 1), *parameters_, quiet, links_.get());
+    evaluator_ = std::make_unique<StepRunner>(evaluation_.graph, context_, &grid_.pipeline(),
+                                              forward_only(schedule_of(settings_.micro_batches), 1),
+                                              *parameters_, quiet, links_.get());
     make_pipeline(capacity);
   });
   compare_graphs();
@@ -110,17 +110,23 @@ void PipelineTrainer::make_update() {
     ranks.owners = &grid_.same_stages();
     ranks.devices = sums_.get();
   }
-  ranks.stages = &grid_.pipeline();
-  ranks.entries = entries_;
+  if (grid_.split().pipeline > 1) {
+    ranks.stages = &grid_.pipeline();
+    ranks.entries = entries_;
+  }
   update_ = std::make_unique<Update>(options_.optimizer, *parameters_, context_, ranks);
+}
+
+PipelineSchedule PipelineTrainer::schedule_of(int micro_batches) const {
+  const WorldSplit& split = grid_.split();
+  return woven() ? woven_schedule({}, micro_batches, split.sequence).schedule
+                 : make_schedule(settings_.schedule, split.pipeline, micro_batches);
 }
 
 // The graph of a shard depends on the longest label: it crosses the border in CTC's lattice.
 void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
   capacity_ = capacity;
   const WorldSplit& split = grid_.split();
-  const PipelineSchedule schedule =
-      make_schedule(settings_.schedule, split.pipeline, settings_.micro_batches);
   if (split.sequence > 1) {
     shards_ = std::make_unique<SequenceShards>(training_.graph, training_.loss, context_,
                                                grid_.sequence(), 0, split.sequence,
@@ -130,9 +136,14 @@ void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
                  "both in time (parallel.sequence) and into stages (parallel.pipeline)");
     }
   }
+  PipelineOptions options = settings_.options;
+  if (woven()) {  // its shards tell the time
+    shards_->wait_for_timeline(std::exchange(options.timeline, false));
+  }
   pipeline_ = std::make_unique<StepRunner>(
-      shards_ ? shards_->chunk().graph : training_.graph, context_, &grid_.pipeline(), schedule,
-      *parameters_, settings_.options, links_.get(), SharedSequences{shards_.get()});
+      shards_ ? shards_->chunk().graph : training_.graph, context_,
+      woven() ? nullptr : &grid_.pipeline(), schedule_of(settings_.micro_batches), *parameters_,
+      options, links_.get(), SharedSequences{shards_.get(), woven()});
   pipeline_->reserve(shards_ ? shards_->capacity(capacity) : capacity);
 }
 
@@ -245,6 +256,7 @@ RankReducer::Times PipelineTrainer::communication() const {
 
 // What is left of the reduction when the passes are over: the rest of it is beside them.
 std::vector<TimedAction> PipelineTrainer::timeline() const {
+  if (woven()) return shards_->timeline();
   std::vector<TimedAction> all = pipeline_->timeline();
   if (all.empty() || !reducer_) return all;
   std::erase_if(all, [](const TimedAction& t) { return t.action.kind == ActionKind::reduce; });

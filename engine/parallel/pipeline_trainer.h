@@ -1,5 +1,6 @@
 // Trains and evaluates a model that is spread over pipeline stages, whose ranks may share each
-// sequence (engine/steps/sequence.h), replicated over data-parallel groups (hybrid parallelism).
+// sequence (engine/steps/sequence_shards.h), replicated over data-parallel groups (hybrid
+// parallelism).
 //
 // A rank holds the weights, gradients, optimiser state and activations of its own stage alone, and
 // of its shard of the frames. Gradients are summed over the replicas and shards of a stage, in
@@ -130,6 +131,9 @@ class PipelineTrainer {
     Graph graph;
     ValueId loss = no_value, prediction = no_value;
   };
+  // One stage whose ranks share each sequence: all micro-batches go through it at once.
+  bool woven() const { return grid_.split().pipeline == 1 && grid_.split().sequence > 1; }
+  PipelineSchedule schedule_of(int micro_batches) const;
   static Model build(const ModelFunction& function, DType compute, bool training);
   void make_context(const SessionOptions& options);
   void place(const PipelineSettings& settings, const BatchCapacity& capacity);

@@ -1,11 +1,30 @@
-// One rank's shard of a model that is cut in time: its part of every batch, and what the nodes that
-// need a neighbour's state, or its frames, get from it and pass on.
+// Sequence parallelism: every sequence is cut in time over the ranks, which hold all layers. This
+// is one rank's shard: its part of every batch, and what the nodes that need a neighbour's state,
+// or its frames, get from it and pass on. A StepRunner runs whole models and stages this way.
 //
-// A StepRunner runs whole models and the stages of one this way. See engine/steps/sequence.h for
-// what is exchanged. On any device, whose memory is copied through
-// the host at the cuts (engine/steps/shard_borders.h); the context's stream orders everything.
-// One thread at a time. Throws InputError for models that cannot be cut
-// (engine/cut/sequence_graph.h), CommError when a rank fails.
+// Shard s of p computes its frames of every sequence. From the left it gets the state of each
+// recurrent layer and, last, CTC's alpha; from the right beta, log p and the gradients of the
+// states; what it makes of them it passes on. The second direction of a bidirectional layer walks
+// the other way, so that both ends begin at once; in the middle each shard first computes the
+// direction whose end is nearer. Weight gradients need no neighbour and come last, one product per
+// weight and batch. Micro-batches fill the wave: a shard works at one while others have the next.
+// (The wave through time and layers is that of any pipeline; activations per rank are those of its
+// frames, which is what sharding is for.)
+//
+// A pooling over frames is a sum of the shards' parts, which all of them get; what comes behind it
+// they all compute, and the first one accounts for it.
+//
+// The result is that of one rank but for the order of summation in the weight gradients, and CTC's
+// arithmetic, which is that of its "wide" variants bit for bit (kernels/ctc/ctc_chunk.h). Dropout
+// is keyed by absolute frames. Subsampling never looks across a cut, because cuts are at multiples
+// of it. Convolutions do: in front of each, neighbours give one another the frames it reads, and
+// behind its gradient those of these frames (HaloLayer in engine/cut/sequence_graph.h).
+//
+// On any device; what crosses a cut goes by way of the host (engine/steps/shard_borders.h).
+// Where the device records work, a part runs with a plan of its bucket (engine/graph/bucket.h), and
+// what it computes between two messages, the time loop of a layer say, is one recording; weight
+// gradients, few launches each, are not recorded. One thread at a time. Throws InputError for
+// models that cannot be cut (engine/cut/sequence_graph.h), CommError when a rank fails.
 #pragma once
 
 #include <cstddef>

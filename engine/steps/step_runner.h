@@ -49,8 +49,7 @@ struct PipelineOptions {
 
 struct StepHooks {
   // The last stage has computed its losses, or on devices queued that: after its forward pass, or
-  // where shards need beta for them after its (input) backward pass. Not where micro-batches are
-  // woven.
+  // where shards need beta for them after its (input) backward pass.
   std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
   // A node of the last micro-batch's backward has run, or been queued. Where micro-batches are
   // woven: one that makes weight gradients, for all of them.

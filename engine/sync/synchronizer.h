@@ -110,8 +110,6 @@ class Synchronizer {
   virtual std::vector<LogValue> log_values() const { return {}; }
   // What this rank did in the last update, from the update's start; empty where nobody records it.
   virtual std::vector<TimedAction> timeline() const { return {}; }
-  // Before the first update: timeline() will be asked for, at the cost of speed where it has one.
-  virtual void record_timeline() {}
 };
 
 // The synchronizer of ranks that hold the whole model, in a session.

@@ -1,6 +1,5 @@
 #include "engine/train/combinations.h"
 
-#include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -10,7 +9,7 @@ bool asks_for(Way way, const Config& config, const TrainerOptions& options) {
   const ParallelConfig& p = config.parallel;
   switch (way) {
     case Way::pipeline:
-      return wants_pipeline(config);
+      return p.pipeline > 1;
     case Way::sequence:
       return p.sequence > 1;
     case Way::timeline:
@@ -60,7 +59,7 @@ std::span<const Refusal> refusals() {
 std::string name_of(Way way) {
   switch (way) {
     case Way::pipeline:
-      return "a pipeline (parallel.pipeline, data)";
+      return "parallel.pipeline";
     case Way::sequence:
       return "parallel.sequence";
     case Way::timeline:

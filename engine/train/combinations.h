@@ -15,7 +15,7 @@
 namespace rondo {
 
 enum class Way : uint8_t {
-  pipeline,         // parallel.pipeline, parallel.data: training_strategy.h
+  pipeline,         // parallel.pipeline
   sequence,         // parallel.sequence
   timeline,         // --timeline
   tbptt,            // training.tbptt

@@ -5,7 +5,6 @@
 
 #include "engine/reduce/device_bucket_reducer.h"
 #include "engine/sync/async_synchronizer.h"
-#include "engine/sync/sequence_synchronizer.h"
 #include "engine/sync/step_synchronizer.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/training_strategy.h"
@@ -22,7 +21,6 @@ class Maker {
 
   std::unique_ptr<Synchronizer> make() {
     const ParallelConfig& p = config_.parallel;
-    if (p.sequence > 1) return sharded();
     if (p.sync == Sync::step) return in_step();
     const std::chrono::duration<double> timeout(p.timeout_seconds);
     return std::make_unique<AsyncSynchronizer>(
@@ -41,15 +39,6 @@ class Maker {
         reducer(session_.planned_training_graph(),
                 divided ? BucketSums::own_blocks : BucketSums::everywhere),
         ranks_.rank(), ranks_.size());
-  }
-
-  std::unique_ptr<Synchronizer> sharded() {
-    const int shards = config_.parallel.sequence;
-    const std::chrono::duration<double> timeout(config_.parallel.timeout_seconds);
-    return std::make_unique<SequenceSynchronizer>(
-        session_, *ranks_.group(), shards, std::max(1, config_.parallel.micro_batches),
-        std::chrono::duration_cast<CommClock::duration>(timeout),
-        [this](const Graph& graph) { return reducer(graph, BucketSums::everywhere); });
   }
 
   std::unique_ptr<Synchronizer> invariant() {

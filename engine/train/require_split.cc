@@ -30,10 +30,10 @@ void require_frames(const Config& config, const Dataset& data, const ModelFuncti
 
 }  // namespace
 
-void require_split(const Config& config, int world, bool pipelines, const Dataset& data,
+void require_split(const Config& config, int world, const Dataset& data,
                    const ModelFunction& model) {
   const ParallelConfig& p = config.parallel;
-  if (pipelines || p.data > 0) {
+  if (p.pipeline > 1 || p.data > 0) {
     split_world(world, p.pipeline, p.data, p.sequence);
   } else if (world % p.sequence != 0) {
     fail_input("parallel.sequence is ", p.sequence, ", which does not divide the ", world,

@@ -9,9 +9,8 @@ namespace rondo {
 
 // Throws InputError, the same on all ranks, for a world that parallel.pipeline, data and sequence
 // do not divide, and for more shards than the longest sequence of the data has blocks, which is
-// what subsampling makes into one frame: a cut is between blocks. `pipelines`: whether the ranks
-// run as such.
-void require_split(const Config& config, int world, bool pipelines, const Dataset& data,
+// what subsampling makes into one frame: a cut is between blocks.
+void require_split(const Config& config, int world, const Dataset& data,
                    const ModelFunction& model);
 
 }  // namespace rondo

@@ -16,7 +16,7 @@ PipelineSettings pipeline_settings(const Config& config) {
   const ParallelConfig& p = config.parallel;
   PipelineSettings s;
   s.schedule = p.schedule;
-  s.micro_batches = p.micro_batches > 0 ? p.micro_batches : 2 * p.pipeline;
+  s.micro_batches = p.micro_batches > 0 ? p.micro_batches : p.pipeline > 1 ? 2 * p.pipeline : 1;
   s.placement = p.placement;
   s.stage_memory = static_cast<size_t>(p.stage_memory_mb) * 1024 * 1024;
   s.bucket_bytes = p.bucket_kb * 1024;
@@ -44,12 +44,9 @@ class Maker {
       : o_(options), config_(options.config), setup_(setup) {}
 
   TrainingStrategy make() {
-    // Shards of sequences record what they do, and so do pipelines; one of a single stage is any
-    // other run.
-    const bool records = o_.trainer.timeline.empty() || config_.parallel.sequence > 1;
-    const bool pipelines = wants_pipeline(config_) || !records;
-    o_.setup.together(
-        [&] { require_split(config_, o_.ranks.size(), pipelines, *setup_.train, model()); });
+    // Pipelines record what they do; one of a single stage is any other run.
+    const bool pipelines = wants_pipeline(config_) || !o_.trainer.timeline.empty();
+    o_.setup.together([&] { require_split(config_, o_.ranks.size(), *setup_.train, model()); });
     if (pipelines) {
       make_pipeline();
     } else {
@@ -85,7 +82,6 @@ class Maker {
     s_.model = std::make_unique<SessionModelInTraining>(*s_.session);
     s_.sync = make_synchronizer(config_, o_.ranks, *s_.session, o_.ballot,
                                 [&](const std::string& text) { s_.messages.push_back(text); });
-    if (!o_.trainer.timeline.empty()) s_.sync->record_timeline();
   }
 
   void make_pipeline() {
@@ -101,14 +97,16 @@ class Maker {
     s_.pipeline =
         std::make_unique<PipelineTrainer>(model(), session_options_here(), settings, o_.setup,
                                           *s_.grid, capacity(split, settings.micro_batches));
-    setup_.state.placement = s_.pipeline->placement();
+    if (p.pipeline > 1) setup_.state.placement = s_.pipeline->placement();
     s_.model = std::make_unique<PipelineModelInTraining>(*s_.pipeline,
                                                          Ranks(s_.grid->pipeline(), patience),
                                                          Ranks(s_.grid->same_stages(), patience));
     s_.sync = std::make_unique<PipelineSynchronizer>(*s_.pipeline, o_.ranks, s_.grid->replica(),
                                                      split.data);
-    s_.name = str(name_of(settings.schedule), ", ", describe(split), ", ", settings.micro_batches,
-                  " micro-batches");
+    s_.name = p.pipeline == 1 && p.sequence > 1
+                  ? str(p.sequence, " shards of each sequence")
+                  : str(name_of(settings.schedule), ", ", describe(split), ", ",
+                        settings.micro_batches, " micro-batches");
     note_pipeline(settings);
   }
 
@@ -116,7 +114,6 @@ class Maker {
   PipelineSettings settings_here(const WorldSplit& split) const {
     PipelineSettings s = pipeline_settings(config_);
     s.options.timeline = !o_.trainer.timeline.empty();
-    if (!wants_pipeline(config_)) s.micro_batches = std::max(1, config_.parallel.micro_batches);
     const std::string& before = setup_.state.placement;
     const auto stages = std::count(before.begin(), before.end(), ',') + 1;
     if (s.placement.empty() && stages == split.pipeline) s.placement = before;
@@ -135,9 +132,11 @@ class Maker {
   }
 
   void note_pipeline(const PipelineSettings& settings) {
-    s_.messages.push_back(str("stages (parallel.placement=", s_.pipeline->placement(), "): ",
-                              s_.pipeline->placement_text(), "; ", name_of(settings.schedule), ", ",
-                              settings.micro_batches, " micro-batches"));
+    if (config_.parallel.pipeline > 1) {
+      s_.messages.push_back(str("stages (parallel.placement=", s_.pipeline->placement(), "): ",
+                                s_.pipeline->placement_text(), "; ", name_of(settings.schedule),
+                                ", ", settings.micro_batches, " micro-batches"));
+    }
     const Session::Memory m = s_.pipeline->memory();
     s_.messages.push_back(str(
         "rank ", o_.ranks.rank(), " holds ", m.total() / 1024, " KiB: weights ", m.weights / 1024,
@@ -154,8 +153,7 @@ class Maker {
 }  // namespace
 
 bool wants_pipeline(const Config& config) {
-  const ParallelConfig& p = config.parallel;
-  return p.pipeline > 1 || (p.data > 0 && p.sequence == 1) || (p.sequence > 1 && p.shard_optimizer);
+  return config.parallel.pipeline > 1 || config.parallel.sequence > 1;
 }
 
 TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& setup) {
@@ -170,9 +168,7 @@ void draw_timeline(const Ranks& ranks, const Config& config, const TrainingStrat
     for (const std::string& text : all) timeline.ranks.push_back(parse_timeline(text));
     const ParallelConfig& p = config.parallel;
     const bool shards = p.pipeline == 1 && p.sequence > 1;  // whose neighbours are shards
-    const std::string title =
-        str("update ", step, ", ",
-            shards ? str(p.sequence, " shards of each sequence") : strategy.name);
+    const std::string title = str("update ", step, ", ", strategy.name);
     replace_text_file(path, shards ? timeline_svg(timeline, p.sequence, title)
                                    : timeline_svg(timeline, p.pipeline, title, p.sequence));
   });

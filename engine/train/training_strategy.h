@@ -13,8 +13,7 @@
 
 namespace rondo {
 
-// Whether the settings spread the model, or name replicas of a pipeline, or need what only
-// pipelines have.
+// Whether the settings spread the model, or its sequences, over ranks.
 bool wants_pipeline(const Config& config);
 
 // What `parallel` in the configuration asks of a pipeline.

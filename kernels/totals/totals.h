@@ -27,6 +27,15 @@ struct LossTotals {
   double loss = 0;  // sum of the finite ones
   double sequences = 0, frames = 0;
   double infeasible = 0, nonfinite = 0;
+
+  LossTotals& operator+=(const LossTotals& o) {
+    loss += o.loss;
+    sequences += o.sequences;
+    frames += o.frames;
+    infeasible += o.infeasible;
+    nonfinite += o.nonfinite;
+    return *this;
+  }
 };
 // Adds one loss as the op does, in host memory.
 inline void count_loss(LossTotals& totals, double loss) {

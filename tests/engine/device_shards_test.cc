@@ -7,7 +7,6 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/cut/chunked_training.h"
 #include "engine/session.h"
-#include "engine/steps/sequence.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/simt/sim/sim_device.h"
 #include "tests/catch.h"

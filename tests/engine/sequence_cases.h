@@ -9,9 +9,9 @@
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "engine/session.h"
-#include "engine/steps/sequence.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
+#include "tests/engine/sequence_rank.h"
 
 namespace rondo::test {
 

@@ -7,13 +7,14 @@
 #include "comm/gloo/gloo_transport.h"
 #include "comm/group/process_group.h"
 #include "engine/session.h"
-#include "engine/steps/sequence.h"
 #include "kernels/base/cpu/resident_memory.h"
 #include "tests/catch.h"
 #include "tests/comm/processes.h"
 #include "tests/engine/gradient_check.h"
+#include "tests/engine/sequence_rank.h"
 
 using namespace rondo;
+using namespace rondo::test;
 
 namespace {
 

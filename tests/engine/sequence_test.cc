@@ -5,7 +5,6 @@
 #include "comm/in_process/in_process.h"
 #include "comm/in_process/run_ranks.h"
 #include "engine/session.h"
-#include "engine/steps/sequence.h"
 #include "tests/catch.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/engine/wide_ctc.h"

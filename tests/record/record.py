@@ -65,11 +65,11 @@ SPLITS = [("1", []), ("ranks 2", ["--ranks", 2]), ("stages 2", ["--stages", 2, "
 # Cases that must end with the same weights: the docs promise it.
 EQUAL = [("threads/1", "threads/2"),
          ("data/1/invariant", "data/2/invariant", "data/3/invariant"),
-         ("data/2", "data/2/divided optimizer"),
-         ("data/3", "data/3/divided optimizer"),
+         ("data/2", "data/2/divided optimizer", "replicas/2", "replicas/2/divided optimizer"),
+         ("data/3", "data/3/divided optimizer", "replicas/3"),
+         ("sequence/2", "sequence/2/divided optimizer"),
          ("pipeline/2/1f1b", "pipeline/2/zero_bubble"),
          ("sim/pipeline 2/1f1b", "sim/pipeline 2/zero_bubble"),
-         ("replicas/2", "replicas/2/divided optimizer"),
          *[(f"resumed/{name}", f"resumed/{name}/whole") for name, _ in SPLITS],
          ("elastic/1", "elastic/2", "elastic/3", "elastic/2/resumed"),
          ("logits/whole", "logits/streamed")]
@@ -177,6 +177,7 @@ def sequences():
     for n in (2, 3):
         case(f"sequence/{n}", "--sequence", n, *DEEP)
         case(f"sequence/{n}/conv", "--sequence", n, model=BOTH)
+    case("sequence/2/divided optimizer", "--sequence", 2, *DEEP, "parallel.shard_optimizer=true")
     case("sequence/2/forward", "--sequence", 2, *FORWARD, *DEEP)
     case("sequence/2/bf16", "--sequence", 2, *DEEP, "training.dtype=bf16")
     case("sequence/2/classify", "--sequence", 2, "task=classify", data="classify")

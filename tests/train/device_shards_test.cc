@@ -27,10 +27,6 @@ RankOutcome attempt(int ranks, const Config& config, StartFrom start = StartFrom
                     const More& more = {}) {
   return run_ranks_and_collect(ranks, [&](int, Transport& transport) {
     const auto group = make_ring_group(transport);
-    GroupOptions g;
-    g.id = 1;
-    const auto sums =
-        make_staged_group(sim_device(), make_ring_group(transport, g), std::chrono::seconds(60));
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"),
                                                                   std::fclose);
     TrainerOptions o;
@@ -38,6 +34,14 @@ RankOutcome attempt(int ranks, const Config& config, StartFrom start = StartFrom
     o.device = DeviceKind::sim;
     o.group = ranks > 1 ? group.get() : nullptr;
     o.transport = ranks > 1 ? &transport : nullptr;
+    o.devices = [&transport](const std::vector<int>& members, uint16_t id) {
+      GroupOptions g;
+      g.members = members;
+      g.id = id;
+      return make_staged_group(sim_device(), make_ring_group(transport, g),
+                               std::chrono::seconds(60));
+    };
+    const auto sums = o.devices({}, 1);
     o.sums = sums.get();
     o.out = nowhere.get();
     if (more) more(o);

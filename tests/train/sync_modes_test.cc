@@ -229,7 +229,7 @@ TEST_CASE("settings that do not go together are refused before anything is writt
   CHECK_THAT(refusal([](Config& c) { c.parallel.deterministic = Deterministic::world_invariant; }),
              Contains("\"world_invariant\" and parallel.sync = \"async\" do not go together"));
   CHECK_THAT(refusal([](Config& c) { c.parallel.pipeline = 2; }),
-             Contains("a pipeline (parallel.pipeline, ") && Contains("parallel.sync = \"async\""));
+             Contains("parallel.pipeline and ") && Contains("parallel.sync = \"async\""));
   CHECK_THAT(refusal([](Config& c) { c.parallel.shard_optimizer = true; }),
              Contains("parallel.shard_optimizer and parallel.sync = \"async\" do not go"));
   CHECK_THAT(

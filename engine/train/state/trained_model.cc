@@ -81,6 +81,10 @@ void SessionModelInTraining::restore(const Ranks& ranks, const ReadSlot& read) {
 std::string PipelineModelInTraining::describe(int ranks) const {
   const int stages = stages_.size();
   const int shards = trainer_.shards() ? trainer_.shards()->ranks() : 1;
+  if (stages == 1 && shards > 1) {
+    return str(place_of(context()), ", on each of ", ranks, " ranks, of which ", shards,
+               " share each sequence");
+  }
   const int pipelines = ranks / stages / shards, each = stages * shards;
   return str(place_of(context()), ", ", pipelines, pipelines == 1 ? " pipeline" : " pipelines",
              " of ", each, each == 1 ? " rank" : " ranks",

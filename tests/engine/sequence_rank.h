@@ -1,30 +1,8 @@
-// Sequence parallelism: every sequence is cut in time over the ranks, which hold all layers.
-//
-// Shard s of p computes its frames of every sequence. From the left it gets the state of each
-// recurrent layer and, last, CTC's alpha; from the right beta, log p and the gradients of the
-// states; what it makes of them it passes on. The second direction of a bidirectional layer walks
-// the other way, so that both ends begin at once; in the middle each shard first computes the
-// direction whose end is nearer. Weight gradients need no neighbour and come last, one product per
-// weight and batch. Micro-batches fill the wave: a shard works at one while others have the next.
-// (The wave through time and layers is that of any pipeline; activations per rank are those of its
-// frames, which is what sharding is for.)
-//
-// A pooling over frames is a sum of the shards' parts, which all of them get; what comes behind it
-// they all compute, and the first one accounts for it.
-//
-// The result is that of one rank but for the order of summation in the weight gradients, and CTC's
-// arithmetic, which is that of its "wide" variants bit for bit (kernels/ctc/ctc_chunk.h). Dropout
-// is keyed by absolute frames. Subsampling never looks across a cut, because cuts are at multiples
-// of it. Convolutions do: in front of each, neighbours give one another the frames it reads, and
-// behind its gradient those of these frames (HaloLayer in engine/cut/sequence_graph.h).
-//
-// On any device; what crosses a cut goes by way of the host (engine/steps/shard_borders.h).
-// Where the device records work, a part runs with a plan of its bucket (engine/graph/bucket.h), and
-// what it computes between two messages, the time loop of a layer say, is one recording; weight
-// gradients, few launches each, are not recorded. One thread at a time. Throws InputError for
-// models that cannot be cut (engine/cut/sequence_graph.h), CommError when a rank fails.
+// Ranks that share each sequence and hold all layers, without an optimiser: what a stage of a
+// PipelineTrainer does with its graph.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -34,7 +12,7 @@
 #include "comm/group/process_group.h"
 #include "engine/steps/step_runner.h"
 
-namespace rondo {
+namespace rondo::test {
 
 // The ranks of a group that share each sequence: `count` neighbours, of which the first has the
 // first shard.
@@ -97,4 +75,57 @@ class SequenceRank {
   std::vector<std::vector<double>> losses_;
 };
 
-}  // namespace rondo
+inline SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& context,
+                           ProcessGroup& group, ShardRanks shards, Parameters& parameters)
+    : training_(training),
+      loss_(loss),
+      context_(context),
+      group_(group),
+      ranks_(shards),
+      parameters_(parameters) {
+  make_shards();
+}
+
+inline void SequenceRank::wait_for_timeline(bool waits) {
+  timed_ = waits;
+  shards_->wait_for_timeline(waits);
+}
+
+// The graph of a shard depends on the longest label: it crosses the border in CTC's lattice.
+inline void SequenceRank::make_shards() {
+  shards_ = std::make_unique<SequenceShards>(training_, loss_, context_, group_, ranks_.first,
+                                             ranks_.count, capacity_.max_label_length);
+  shards_->wait_for_timeline(timed_);
+}
+
+inline void SequenceRank::reserve(const BatchCapacity& capacity, size_t micro_batches) {
+  if (runner_ && micro_batches_ >= micro_batches && capacity_.holds(capacity)) return;
+  context_.stream->synchronize();  // the plans may be running
+  runner_.reset();
+  capacity_ = BatchCapacity::merge(capacity_, capacity);
+  micro_batches_ = std::max(micro_batches, micro_batches_);
+  make_shards();
+  const int count = static_cast<int>(micro_batches_);
+  runner_ = std::make_unique<StepRunner>(
+      graph(), context_, nullptr, woven_schedule({}, count, shards_->ranks()).schedule, parameters_,
+      PipelineOptions{}, nullptr, SharedSequences{shards_.get(), true});
+  runner_->reserve(shards_->capacity(capacity_));
+}
+
+inline void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::duration timeout) {
+  BatchCapacity need = capacity_;
+  for (const BatchView& batch : micro_batches) need = BatchCapacity::merge(need, batch.extent());
+  reserve(need, micro_batches.size());
+  StepHooks hooks;
+  hooks.after_node = after_weight_gradient_;
+  shards_->start(timeout);
+  runner_->run(micro_batches, hooks);
+  totals_ = {};
+  losses_.assign(micro_batches.size(), {});
+  for (size_t m = 0; m < micro_batches.size(); ++m) {
+    runner_->add_losses(static_cast<int>(m), totals_, losses_[m]);
+  }
+  shards_->finish();
+}
+
+}  // namespace rondo::test
