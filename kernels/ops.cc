@@ -7,7 +7,6 @@
 #include "kernels/cast/cast.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/edge_frames.h"
-#include "kernels/conv2d/conv2d.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/ctc/ctc_chunk.h"
 #include "kernels/dropout/dropout.h"
@@ -82,9 +81,6 @@ std::span<const std::span<const Variant>> all_ops() {
       conv_grad_weight_variants(),
       edge_frames_variants(),
       edge_frames_grad_variants(),
-      conv2d_variants(),
-      conv2d_grad_input_variants(),
-      conv2d_grad_weight_variants(),
       pack_variants(),
       unpack_variants(),
       loss_totals_variants(),
@@ -98,9 +94,8 @@ Chooser chooser_of(std::string_view op) {
   if (op == LstmBackwardArgs::op) return choose_lstm_backward;
   if (op == LstmStackForwardArgs::op) return choose_lstm_stack_forward;
   if (op == LstmStackBackwardArgs::op) return choose_lstm_stack_backward;
-  for (std::string_view conv2d :
-       {Conv2dArgs::op, Conv2dGradInputArgs::op, Conv2dGradWeightArgs::op}) {
-    if (op == conv2d) return choose_conv2d;
+  for (std::string_view conv : {ConvArgs::op, ConvGradInputArgs::op, ConvGradWeightArgs::op}) {
+    if (op == conv) return choose_conv;
   }
   return nullptr;
 }

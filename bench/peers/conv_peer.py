@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Convolutions over time and over images beside PyTorch (oneDNN inside) on the shapes of `checkop
-conv --bench` and `checkop conv2d --bench`.
+conv --bench`.
 
 Ours read packed rows [frames x sequences, channels]; PyTorch gets [sequences, channels, (height,)
 frames], its own layout, and its best of that and of a convolution of two dimensions with channels
 last counts. All sequences have the same length, so nothing is padded. Gradients are those of one
 operand at a time. Rounds alternate between the two and the fastest run of each counts, because the
-machine may be shared. `--pattern conv2d` times the images alone.
+machine may be shared. `--pattern images` times the images alone.
 """
 
 import re
@@ -19,7 +19,7 @@ torch = common.import_or_skip("torch")
 # heights of kernel and image.
 LINES = re.compile(r"kernel (?P<kernel>\d+) stride (?P<stride>\d+)/(?P<dtype>f32|bf16)/(?P<sequences>\d+)"
                    r"x(?P<frames>\d+)x(?P<cols>\d+)->(?P<out>\d+)")
-IMAGES = re.compile(r"kernel (?P<rows>\d+)x(?P<kernel>\d+)/(?P<dtype>f32|bf16)/(?P<sequences>\d+)"
+IMAGES = re.compile(r"images (?P<rows>\d+)x(?P<kernel>\d+)/(?P<dtype>f32|bf16)/(?P<sequences>\d+)"
                     r"x(?P<height>\d+)x(?P<frames>\d+)/(?P<cols>\d+)->(?P<out>\d+)")
 DEPTHWISE = re.compile(r"depthwise (?P<rows>\d+)x(?P<kernel>\d+)/(?P<dtype>f32|bf16)/(?P<sequences>\d+)"
                        r"x(?P<height>\d+)x(?P<frames>\d+)/(?P<out>\d+)")
@@ -73,11 +73,11 @@ def calls(op, case):
 
 
 def print_table(rows):
-    for op in ("conv", "conv2d"):
+    for what, words in (("over time", ("kernel",)), ("over images", ("images", "depthwise"))):
         for kind in ("f32", "bf16"):
-            of_kind = [r for r in rows if f"/{kind}/" in r["case"] and r["op"].split("_")[0] == op]
+            of_kind = [r for r in rows if f"/{kind}/" in r["case"] and r["case"].startswith(words)]
             if of_kind:
-                common.print_ratios(f"{op} {kind}", of_kind)
+                common.print_ratios(f"{what} {kind}", of_kind)
 
 
 if __name__ == "__main__":

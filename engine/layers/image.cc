@@ -1,8 +1,10 @@
+// Convolutions, and the layers of images.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/layers/layers.h"
 #include "kernels/base/error.h"
-#include "kernels/conv2d/conv2d.h"
+#include "kernels/conv/conv.h"
 
 namespace rondo::layers {
 namespace {
@@ -14,7 +16,42 @@ int level_after(Graph& g, ValueId x, int stride, bool whole = false) {
   return stride == 1 ? from : g.add_level({.parent = from, .factor = stride, .whole = whole});
 }
 
+// `height` of x in pixels; 0: frames are no images.
+ValueId convolution(Graph& g, ValueId x, const std::string& name, int64_t channels, int64_t height,
+                    const ConvAxis& rows, const ConvAxis& time, int64_t groups = 1) {
+  const int from = g.shape(x).level, to = level_after(g, x, time.stride);
+  const int64_t in = g.shape(x).cols / std::max<int64_t>(height, 1);
+  const int64_t taps = int64_t{rows.kernel} * time.kernel, terms = in / groups * taps;
+  const double bound = 1 / std::sqrt(static_cast<double>(terms));
+  const ValueId w = g.add_parameter(name + ".weight", channels, terms, {Init::uniform, bound});
+  g.value(w).taps = taps;
+  if (height > 0) g.value(w).tap_rows = rows.kernel;
+  const ValueId b = g.add_parameter(name + ".bias", 1, channels, {Init::constant, 0});
+  return g.add_node("conv", {x, g.as_compute(w), b, no_value, no_value},
+                    {{"kernel", int64_t{time.kernel}},
+                     {"stride", int64_t{time.stride}},
+                     {"dilation", int64_t{time.dilation}},
+                     {"left", int64_t{time.before}},
+                     {"kernel_rows", int64_t{rows.kernel}},
+                     {"row_stride", int64_t{rows.stride}},
+                     {"row_dilation", int64_t{rows.dilation}},
+                     {"above", int64_t{rows.before}},
+                     {"groups", groups},
+                     {"height", height},
+                     {"out_height", (height + rows.stride - 1) / rows.stride},
+                     {"from", int64_t{from}},
+                     {"to", int64_t{to}}})[0];
+}
+
 }  // namespace
+
+ValueId conv(Graph& g, ValueId x, const std::string& name, const ConvOptions& o) {
+  RONDO_CHECK(o.channels >= 1 && o.kernel >= 1 && o.stride >= 1 && o.dilation >= 1, "conv '", name,
+              "': ", o.channels, " channels, kernel ", o.kernel, ", stride ", o.stride,
+              ", dilation ", o.dilation);
+  return convolution(g, x, name, o.channels, 0, {},
+                     conv_axis(o.kernel, o.stride, o.dilation, o.context));
+}
 
 ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions& o) {
   RONDO_CHECK(o.channels >= 1 && o.kernel_height >= 1 && o.kernel_width >= 1 &&
@@ -23,35 +60,14 @@ ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions
               "conv2d '", name, "': ", o.channels, " channels, kernel ", o.kernel_height, " x ",
               o.kernel_width, ", stride ", o.stride_height, " x ", o.stride_width, ", dilation ",
               o.dilation_height, " x ", o.dilation_width);
-  const Shape shape = g.shape(x);
-  const int64_t height = height_of(shape), in = shape.cols / height;
+  const int64_t height = height_of(g.shape(x)), in = g.shape(x).cols / height;
   if (o.groups < 1 || in % o.groups != 0 || o.channels % o.groups != 0) {
     fail_input(name, ": ", o.groups, " groups do not divide ", in, " channels of the input and ",
                o.channels, " of the output; expected as many channels in each group");
   }
-  const int64_t taps = int64_t{o.kernel_height} * o.kernel_width, terms = in / o.groups * taps;
-  const Conv2dAxis time = conv2d_same(o.kernel_width, o.stride_width, o.dilation_width);
-  const Conv2dAxis rows = conv2d_same(o.kernel_height, o.stride_height, o.dilation_height);
-  const int to = level_after(g, x, o.stride_width);
-  const double bound = 1 / std::sqrt(static_cast<double>(terms));
-  const ValueId w = g.add_parameter(name + ".weight", o.channels, terms, {Init::uniform, bound});
-  g.value(w).taps = taps;
-  g.value(w).tap_rows = o.kernel_height;
-  const ValueId b = g.add_parameter(name + ".bias", 1, o.channels, {Init::constant, 0});
-  return g.add_node("conv2d", {x, g.as_compute(w), b, no_value, no_value},
-                    {{"kernel", int64_t{o.kernel_width}},
-                     {"stride", int64_t{o.stride_width}},
-                     {"dilation", int64_t{o.dilation_width}},
-                     {"left", int64_t{time.before}},
-                     {"kernel_rows", int64_t{o.kernel_height}},
-                     {"row_stride", int64_t{o.stride_height}},
-                     {"row_dilation", int64_t{o.dilation_height}},
-                     {"above", int64_t{rows.before}},
-                     {"groups", int64_t{o.groups}},
-                     {"height", height},
-                     {"out_height", (height + o.stride_height - 1) / o.stride_height},
-                     {"from", int64_t{shape.level}},
-                     {"to", int64_t{to}}})[0];
+  return convolution(g, x, name, o.channels, height,
+                     conv_axis(o.kernel_height, o.stride_height, o.dilation_height),
+                     conv_axis(o.kernel_width, o.stride_width, o.dilation_width), o.groups);
 }
 
 ValueId pool2d(Graph& g, ValueId x, const std::string& name, Pooling2d pooling, int height,

@@ -59,7 +59,7 @@ struct Conv2dOptions {
 // A convolution over height and time. Images are padded with zeros so that ceil(height /
 // stride_height) rows and ceil(length / stride_width) frames come out; of an even kernel one row
 // more is above, and one frame more before, than below and behind. An output is made of the
-// channels of its group alone (kernels/conv2d/conv2d.h). <name>.weight [channels, channels of x /
+// channels of its group alone (kernels/conv/conv.h). <name>.weight [channels, channels of x /
 // groups * taps], in files [channels, channels of x / groups, kernel_height, kernel_width],
 // <name>.bias [1, channels]. Throws InputError, which begins with `name`, where groups do not
 // divide the channels.

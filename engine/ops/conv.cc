@@ -1,7 +1,11 @@
-// conv: a convolution over the frames of each sequence.
-//   inputs   x, w [out, in * kernel], bias [1, out], before, after   (absent: no_value)
+// conv: a convolution over the frames of each sequence, or over height and time of images, whose
+// columns of pixels are the frames.
+//   inputs   x, w [out, in / groups * rows * columns of the kernel], bias [1, out], before, after
+//            (absent: no_value)
 //   output   y
-//   attributes kernel, stride, dilation, left; from and to: levels
+//   attributes kernel, stride, dilation, left: along time; kernel_rows, row_stride, row_dilation,
+//            above: along the height; groups; height and out_height of x and y, 0 for frames that
+//            are no images; from and to: levels
 // edge_frames: what the parts of a sequence hand each other for it. Made by those who cut graphs.
 //   inputs   x, before;              outputs tail, head
 //   inputs   dx, dbefore, dtail, dhead;  outputs dx and dbefore with those added
@@ -10,28 +14,39 @@
 #include <algorithm>
 
 #include "engine/ops/bind.h"
-#include "engine/ops/convolution.h"
 #include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/conv/edge_frames.h"
 #include "kernels/pointwise/pointwise.h"
-#include "kernels/reduce/reduce.h"
 
 namespace rondo {
 namespace {
 
-// `w` has the shape of the weights.
-ConvDims dims_of(const Graph& g, const Node& node, ValueId w) {
+int level_of(const Node& node, const char* key) {
+  return static_cast<int>(node.attributes.integer(key));
+}
+
+// Frames before or behind a part: [frames, N, cols], also for one frame.
+TensorView edge(const Binder& b, ValueId id) {
+  const TensorView v = id == no_value ? TensorView{} : b.view(id);
+  return v ? with_planes(v, b.graph().shape(id).planes) : v;
+}
+
+// `weights`: the input that has their shape.
+ConvDims dims_of(const Graph& g, const Node& node, size_t weights) {
   const auto integer = [&](const char* key) {
     return static_cast<int32_t>(node.attributes.integer(key));
   };
+  const Shape& w = g.shape(node.inputs.at(weights));
   ConvDims d;
-  d.kernel = integer("kernel");
-  d.stride = integer("stride");
-  d.dilation = integer("dilation");
-  d.left = integer("left");
-  d.out = g.shape(w).rows;
-  d.in = g.shape(w).cols / d.kernel;
+  d.time = {integer("kernel"), integer("stride"), integer("dilation"), integer("left")};
+  d.height = {integer("kernel_rows"), integer("row_stride"), integer("row_dilation"),
+              integer("above")};
+  d.in_height = std::max(integer("height"), 1);
+  d.out_height = std::max(integer("out_height"), 1);
+  d.groups = node.attributes.integer("groups");
+  d.out = w.rows;
+  d.in = w.cols / d.taps() * d.groups;
   return d;
 }
 
@@ -39,10 +54,15 @@ std::vector<InferredValue> infer(const Graph& g, const Node& node) {
   const Shape& x = g.shape(node.inputs.at(0));
   RONDO_CHECK(x.axis == Axis::frames && x.planes == 1, "conv reads frames, not ", to_string(x));
   RONDO_CHECK(node.inputs.size() == 5, "conv: ", node.inputs.size(), " inputs");
-  const ConvDims d = dims_of(g, node, node.inputs[1]);
-  RONDO_CHECK(d.in == x.cols && g.shape(node.inputs[1]).cols == d.in * d.kernel, "conv: input has ",
-              x.cols, " columns, the weights expect ", d.in);
-  return {{"conv", Shape::frames(level_of(node, "to"), d.out), g.value(node.inputs[0]).dtype}};
+  const ConvDims d = dims_of(g, node, 1);
+  RONDO_CHECK(d.in_cols() == x.cols && g.shape(node.inputs[1]).cols == d.weight_cols(),
+              "conv: input has ", x.cols, " columns, the weights expect ", d.in_height, " x ",
+              d.in);
+  const int to = level_of(node, "to");
+  const Shape y = node.attributes.integer("out_height") == 0
+                      ? Shape::frames(to, d.out)
+                      : Shape::image(to, d.out_height, d.out);
+  return {{"conv", y, g.value(node.inputs[0]).dtype}};
 }
 
 void backward(GradientBuilder& b, const Node& node) {
@@ -61,25 +81,29 @@ void backward(GradientBuilder& b, const Node& node) {
   }
 }
 
+constexpr size_t weights_of(ConvPhase phase) { return phase == ConvPhase::grad_weight ? 4 : 1; }
+
 template <ConvPhase phase>
 size_t workspace(const Context& context, const Graph& g, const Node& node,
                  const BatchCapacity& capacity) {
-  const ValueId w = node.inputs.at(phase == ConvPhase::grad_weight ? 4 : 1);
-  const size_t bytes =
-      conv_workspace_bytes(context, phase, dims_of(g, node, w), g.value(node.inputs[0]).dtype,
-                           level_capacity(g, capacity, level_of(node, "from")),
-                           level_capacity(g, capacity, level_of(node, "to")));
-  if (phase != ConvPhase::grad_weight) return bytes;
-  // The bias's gradient follows in the same scratch.
-  return std::max(bytes, reduce_rows_workspace_bytes(
-                             context, level_capacity(g, capacity, level_of(node, "to")).rows,
-                             g.shape(node.inputs[0]).cols));
+  return conv_workspace_bytes(context, phase, dims_of(g, node, weights_of(phase)),
+                              g.value(node.inputs[0]).dtype,
+                              level_capacity(g, capacity, level_of(node, "from")),
+                              level_capacity(g, capacity, level_of(node, "to")));
+}
+
+template <class Args>
+Args args_of(const Binder& b, const Node& node, ConvPhase phase) {
+  Args a;
+  a.dims = dims_of(b.graph(), node, weights_of(phase));
+  a.from = b.layout(level_of(node, "from"));
+  a.to = b.layout(level_of(node, "to"));
+  a.workspace = b.workspace();
+  return a;
 }
 
 Thunk bind(const Binder& b, const Node& node) {
-  ConvArgs a;
-  a.dims = dims_of(b.graph(), node, node.inputs[1]);
-  set_layouts(b, node, a);
+  auto a = args_of<ConvArgs>(b, node, ConvPhase::forward);
   a.x = b.input(node, 0);
   a.w = b.input(node, 1);
   a.bias = flat(b.input(node, 2));
@@ -90,9 +114,7 @@ Thunk bind(const Binder& b, const Node& node) {
 }
 
 Thunk bind_grad_input(const Binder& b, const Node& node) {
-  ConvGradInputArgs a;
-  a.dims = dims_of(b.graph(), node, node.inputs[1]);
-  set_layouts(b, node, a);
+  auto a = args_of<ConvGradInputArgs>(b, node, ConvPhase::grad_input);
   a.dy = b.input(node, 0);
   a.w = b.input(node, 1);
   a.dx = b.output(node, 0);
@@ -103,27 +125,38 @@ Thunk bind_grad_input(const Binder& b, const Node& node) {
 }
 
 Thunk bind_grad_weight(const Binder& b, const Node& node) {
-  ConvGradWeightArgs a;
-  a.dims = dims_of(b.graph(), node, node.inputs[4]);
-  set_layouts(b, node, a);
+  auto a = args_of<ConvGradWeightArgs>(b, node, ConvPhase::grad_weight);
   a.dy = b.input(node, 0);
   a.x = b.input(node, 1);
   a.before = edge(b, node.inputs[2]);
   a.after = edge(b, node.inputs[3]);
   a.dw = b.output(node, 0);
+  a.dbias = flat(b.output(node, 1));
   a.accumulate = true;
-  Thunk weight = a.dw ? bound(b, a) : Thunk{};
-  ReduceRowsArgs r;
-  r.x = a.dy;
-  r.y = flat(b.output(node, 1));
-  r.row_count = b.row_count(node.inputs[0]);
-  r.accumulate = true;
-  r.workspace = b.workspace();
-  Thunk bias = r.y ? bound(b, r) : Thunk{};
-  return [weight = std::move(weight), bias = std::move(bias)](const Context& context) {
-    if (weight) weight(context);
-    if (bias) bias(context);
-  };
+  return bound(b, a);
+}
+
+Halo halo_of(const Node& node) {
+  const int64_t span =
+      node.attributes.integer("dilation") * (node.attributes.integer("kernel") - 1);
+  const int64_t left = node.attributes.integer("left");
+  return {static_cast<int32_t>(left), static_cast<int32_t>(span - left)};
+}
+
+// A product per pixel of y. Windows of one row are written once and read once beside the operands.
+template <ConvPhase phase>
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+  const ConvDims d = dims_of(g, node, weights_of(phase));
+  const Shape& y = g.shape(phase == ConvPhase::forward ? node.outputs.at(0) : node.inputs.at(0));
+  const double rows = rows_of(g, y, batch);
+  NodeWork w = operand_work(g, node, batch, cache_bytes);
+  w.flops = 2 * rows * static_cast<double>(d.out_height * d.out * d.weight_cols());
+  if (d.one_row()) {
+    const int64_t window = d.time.kernel * (phase == ConvPhase::grad_input ? d.out : d.in);
+    w.bytes +=
+        2 * rows * static_cast<double>(window) * static_cast<double>(size_of(dtype_of(g, node)));
+  }
+  return w;
 }
 
 Thunk bind_edges(const Binder& b, const Node& node) {
@@ -165,23 +198,6 @@ Thunk bind_edges_grad(const Binder& b, const Node& node) {
   };
 }
 
-// y = windows W^T, dx = windows of dy times W, dW = dy^T windows; the windows are written once and
-// read once beside the operands.
-template <ConvPhase phase>
-NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
-  constexpr bool weight_gradient = phase == ConvPhase::grad_weight;
-  const Shape& weight = g.shape(node.inputs.at(weight_gradient ? 4 : 1));
-  // What is gathered, and for the frames of what.
-  const Shape& from = g.shape(node.inputs.at(weight_gradient ? 1 : 0));
-  const Shape& to = g.shape(weight_gradient ? node.inputs.at(0) : node.outputs.at(0));
-  const double rows = rows_of(g, to, batch);
-  const double window = static_cast<double>(from.cols * node.attributes.integer("kernel"));
-  NodeWork w = operand_work(g, node, batch, cache_bytes);
-  w.flops = 2 * rows * static_cast<double>(weight.rows * weight.cols);
-  w.bytes += 2 * rows * window * static_cast<double>(size_of(dtype_of(g, node)));
-  return w;
-}
-
 }  // namespace
 
 const OpRule& conv_rule() {
@@ -191,7 +207,7 @@ const OpRule& conv_rule() {
       .backward = backward,
       .workspace = workspace<ConvPhase::forward>,
       .bind = bind,
-      .time = {.kind = TimeKind::window, .halo = convolution_halo, .halo_inputs = {3, 4}},
+      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {3, 4}},
       .work = work<ConvPhase::forward>,
       .priced_as = "linear"};
   return rule;
@@ -201,7 +217,7 @@ const OpRule& conv_grad_input_rule() {
       .op = "conv_grad_input",
       .workspace = workspace<ConvPhase::grad_input>,
       .bind = bind_grad_input,
-      .time = {.kind = TimeKind::window, .halo = convolution_halo, .halo_gradients = {1, 2}},
+      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_gradients = {1, 2}},
       .work = work<ConvPhase::grad_input>,
       .priced_as = "linear_grad_input"};
   return rule;
@@ -211,7 +227,7 @@ const OpRule& conv_grad_weight_rule() {
       .op = "conv_grad_weight",
       .workspace = workspace<ConvPhase::grad_weight>,
       .bind = bind_grad_weight,
-      .time = {.kind = TimeKind::window, .halo = convolution_halo, .halo_inputs = {2, 3}},
+      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {2, 3}},
       .work = work<ConvPhase::grad_weight>,
       .priced_as = "linear_grad_weight"};
   return rule;

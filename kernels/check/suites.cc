@@ -25,7 +25,6 @@ Suite full_suite() {
   reverse_check(suite);
   beam_search_check(suite);
   conv_check(suite);
-  conv2d_check(suite);
   pack_check(suite);
   totals_check(suite);
   return suite;

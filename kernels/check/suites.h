@@ -26,7 +26,6 @@ void subsample_check(Suite& suite);
 void reverse_check(Suite& suite);
 void beam_search_check(Suite& suite);
 void conv_check(Suite& suite);
-void conv2d_check(Suite& suite);
 void pack_check(Suite& suite);
 void totals_check(Suite& suite);
 

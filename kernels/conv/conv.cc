@@ -1,379 +1,211 @@
-// The driver that the variants share: windows are gathered, some rows at a time, and multiplied.
-#include <algorithm>
-#include <numeric>
+#include "kernels/conv/conv.h"
 
-#include "kernels/base/carver.h"
-#include "kernels/base/dispatch.h"
+#include <algorithm>
+
 #include "kernels/conv/conv_impl.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/conv/conv_tiles.h"
 
 namespace rondo {
 namespace {
 
-// Rows of windows that are made at a time: few enough to still be in a CPU's cache when they are
-// multiplied, enough for a product to be worth its preparations. (In the simulator so few that
-// tests see several.) It depends on the shape alone, and with it the order of the sums over rows.
-int64_t window_rows(const Context& context, int64_t window, DType dtype, int64_t capacity) {
-  const bool gpu = context.backend == Backend::cuda;
-  const int64_t bytes = gpu ? 64 << 20 : 2 << 20, least = gpu ? 4096 : 512;
-  const int64_t fit = bytes / (window * static_cast<int64_t>(size_of(dtype))) / 64 * 64;
-  return std::clamp<int64_t>(capacity, 1, std::max(fit, least));
+void check_axis(const char* name, const ConvAxis& a) {
+  RONDO_CHECK(a.kernel >= 1 && a.stride >= 1 && a.dilation >= 1 && a.before >= 0, "conv: kernel ",
+              a.kernel, ", stride ", a.stride, ", dilation ", a.dilation, ", before ", a.before,
+              " along ", name);
 }
 
-struct Space {
-  void* weights;  // arranged for the product: of the compute dtype, or f32 sums
-  void* windows;
-  void* results;  // of one stride, before they go to their frames; absent without strides
-  int32_t* count;
-  TensorView gemm;
-};
-
-// c [rows, n] = windows [rows, window] b [window, n], or c [m, window] (+)= dy^T windows.
-GemmArgs product(ConvPhase phase, const ConvDims& d, DType t, int64_t rows, int64_t taps) {
-  GemmArgs g;
-  g.dtype = g.c_dtype = t;
-  if (phase == ConvPhase::grad_weight) {
-    g.m = d.out, g.n = d.in * taps, g.k = rows;
-    g.transpose_a = true;
-    g.lda = d.out, g.ldb = g.ldc = g.n;
-    g.c_dtype = DType::f32;
-  } else {
-    const bool forward = phase == ConvPhase::forward;
-    g.m = rows, g.n = forward ? d.out : d.in, g.k = (forward ? d.in : d.out) * taps;
-    g.lda = g.k, g.ldb = g.ldc = g.n;
-  }
-  g.spare_rows = true;
-  return g;
+void check_cols(const char* name, const TensorView& v, int64_t cols, DType t) {
+  RONDO_CHECK(!v || (v.dim(v.rank - 1) == cols && v.dtype == t), "conv: ", name, " has ",
+              v.dim(v.rank - 1), " columns of type ", name_of(v.dtype), ", expected ", cols, " of ",
+              name_of(t));
 }
 
-int64_t window_cols(ConvPhase phase, const ConvDims& d) {
-  return phase == ConvPhase::grad_input ? d.out : d.in;
-}
-
-// The most rows that there are windows of, in one of the arrays.
-int64_t target_capacity(ConvPhase phase, const ConvDims& d, const PackedCapacity& from,
-                        const PackedCapacity& to) {
-  if (phase != ConvPhase::grad_input) return to.rows;
-  return std::max(from.rows, (d.span() - 1) * from.sequences);
-}
-
-Space carve(Carver& carver, const Context& context, ConvPhase phase, const ConvDims& d, DType t,
-            int64_t rows) {
-  Space s;
-  const auto elements = static_cast<size_t>(d.in * d.out * d.kernel);
-  s.weights = carver.take(elements * size_of(phase == ConvPhase::grad_weight ? DType::f32 : t));
-  s.windows =
-      carver.take(static_cast<size_t>(rows * d.kernel * window_cols(phase, d)) * size_of(t));
-  const bool strides = phase == ConvPhase::grad_input && d.stride > 1;
-  s.results = strides ? carver.take(static_cast<size_t>(rows * d.in) * size_of(t)) : nullptr;
-  s.count = static_cast<int32_t*>(carver.take(sizeof(int32_t)));
-  size_t bytes = gemm_workspace_bytes(context, product(phase, d, t, rows, d.kernel));
-  for (int32_t f = 0; strides && f < d.stride; ++f) {
-    const int32_t taps = conv_stride_taps(d, f).taps.count;
-    bytes = std::max(bytes, gemm_workspace_bytes(context, product(phase, d, t, rows, taps)));
-  }
-  s.gemm = {carver.take(bytes), DType::u8, {static_cast<int64_t>(bytes)}};
-  return s;
-}
-
-const char* at(const TensorView& v, int64_t row) {
-  return static_cast<const char*>(v.data) +
-         static_cast<size_t>(row * v.dim(v.rank - 1)) * size_of(v.dtype);
-}
-
-class Call {
- public:
-  Call(const ConvDevice& device, const Context& context, ConvPhase phase, const ConvDims& dims,
-       DType t, const PackedView& from, const PackedView& to, const TensorView& workspace)
-      : device_(device), context_(context), phase_(phase), dims_(dims), dtype_(t) {
-    const int64_t most = target_capacity(phase, dims, from.capacity, to.capacity);
-    rows_ = window_rows(context, dims.kernel * window_cols(phase, dims), t, most);
-    Carver carver(workspace.data);
-    space_ = carve(carver, context, phase, dims, t, rows_);
-    RONDO_CHECK(workspace && workspace.bytes() >= carver.used(), "conv: workspace of ",
-                workspace ? workspace.bytes() : 0, " bytes, needed ", carver.used());
-    RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
-                "conv: workspace is not aligned to 64 bytes");
-  }
-
-  void* weights() const { return space_.weights; }
-
-  // [out, in, kernel] -> [taps, in, out] forward, [taps, out, in] for the gradient: of taps
-  // `first`, first + period, ...
-  void arrange_weights(const TensorView& w, int64_t taps, int64_t first, int64_t period) const {
-    const int64_t row = dims_.in * dims_.kernel;
-    ConvPermute p;
-    p.from = static_cast<const char*>(w.data) + static_cast<size_t>(first) * size_of(dtype_);
-    p.to = space_.weights;
-    p.dtype = dtype_;
-    const bool forward = phase_ == ConvPhase::forward;
-    set(p.dims, taps, forward ? dims_.in : dims_.out, forward ? dims_.out : dims_.in);
-    set(p.strides, period, forward ? dims_.kernel : row, forward ? row : dims_.kernel);
-    device_.permute(context_, p);
-  }
-  void arrange_weights(const TensorView& w) const { arrange_weights(w, dims_.kernel, 0, 1); }
-
-  // dw (+)= the sums, [out, kernel, in] -> [out, in, kernel].
-  void finish_weights(const TensorView& dw, bool accumulate) const {
-    ConvPermute p;
-    p.from = space_.weights;
-    p.to = dw.data;
-    p.accumulate = accumulate;
-    set(p.dims, dims_.out, dims_.in, dims_.kernel);
-    set(p.strides, dims_.in * dims_.kernel, 1, dims_.in);
-    device_.permute(context_, p);
-  }
-
-  // use(product, first row) for windows of all targets, some at a time; at least once.
-  template <class F>
-  void for_windows(const ConvTargets& targets, const ConvSource& source, const ConvTaps& taps,
-                   F use) const {
-    const bool host = context_.backend == Backend::cpu;
-    const int64_t capacity = targets.part == ConvPart::frames
-                                 ? targets.layout.capacity.rows
-                                 : targets.halo_frames * targets.layout.capacity.sequences;
-    const int64_t end = host ? conv_target_rows(targets) : capacity;
-    for (int64_t first = 0; first == 0 || first < end; first += rows_) {
-      ConvWindows w;
-      w.targets = targets;
-      w.source = source;
-      w.taps = taps;
-      w.cols = window_cols(phase_, dims_);
-      w.dtype = dtype_;
-      w.first = first;
-      w.rows = std::min(rows_, capacity - first);
-      w.windows = space_.windows;
-      w.count = space_.count;
-      device_.windows(context_, w);
-      GemmArgs g = product(phase_, dims_, dtype_, w.rows, taps.count);
-      g.row_count = space_.count;
-      g.workspace = space_.gemm;
-      use(g, first);
-    }
-  }
-
-  // out = windows times the arranged weights.
-  void multiply(const ConvTargets& targets, const ConvSource& source, const ConvTaps& taps,
-                const TensorView& bias, const TensorView& out) const {
-    for_windows(targets, source, taps, [&](GemmArgs& g, int64_t first) {
-      g.a = space_.windows;
-      g.b = space_.weights;
-      g.c = const_cast<char*>(at(out, first));
-      g.bias = bias;
-      rondo::run(context_, g);
-    });
-  }
-
-  // dx, frames 0, stride, 2 * stride ... first, then 1, stride + 1, ...
-  void multiply_strides(const ConvGradInputArgs& a) const {
-    for (int32_t frame = 0; frame < dims_.stride; ++frame) {
-      const ConvStrideTaps s = conv_stride_taps(dims_, frame);
-      ConvScatter to;
-      to.results_layout = a.to, to.layout = a.from;
-      to.stride = dims_.stride, to.frame = frame;
-      to.cols = dims_.in, to.dtype = dtype_;
-      to.out = a.dx.data;
-      if (s.taps.count == 0) {
-        to.rows = a.to.capacity.rows;
-        device_.scatter(context_, to);
-        continue;
-      }
-      arrange_weights(a.w, s.taps.count, s.first, s.period);
-      to.results = space_.results;
-      for_windows({ConvPart::frames, a.to, 0}, conv_source(a.to, a.dy, {}, {}), s.taps,
-                  [&](GemmArgs& g, int64_t first) {
-                    g.a = space_.windows;
-                    g.b = space_.weights;
-                    g.c = space_.results;
-                    rondo::run(context_, g);
-                    to.first = first, to.rows = g.m;
-                    device_.scatter(context_, to);
-                  });
-    }
-  }
-
-  // The sums of dy^T windows.
-  void multiply_transposed(const ConvTargets& targets, const ConvSource& source,
-                           const ConvTaps& taps, const TensorView& dy) const {
-    for_windows(targets, source, taps, [&](GemmArgs& g, int64_t first) {
-      g.a = at(dy, first);
-      g.b = space_.windows;
-      g.c = space_.weights;
-      g.beta = first == 0 ? 0 : 1;
-      rondo::run(context_, g);
-    });
-  }
-
- private:
-  static void set(int64_t (&to)[3], int64_t a, int64_t b, int64_t c) {
-    to[0] = a, to[1] = b, to[2] = c;
-  }
-
-  const ConvDevice& device_;
-  const Context& context_;
-  const ConvPhase phase_;
-  const ConvDims dims_;
-  const DType dtype_;
-  int64_t rows_;
-  Space space_;
-};
-
-void check_dims(const ConvDims& d, const PackedView& from, const PackedView& to,
-                const TensorView& in, int64_t in_cols, const TensorView& out, int64_t out_cols) {
-  RONDO_CHECK(
-      d.in >= 1 && d.out >= 1 && d.kernel >= 1 && d.stride >= 1 && d.dilation >= 1 && d.left >= 0,
-      "conv: in ", d.in, ", out ", d.out, ", kernel ", d.kernel, ", stride ", d.stride,
-      ", dilation ", d.dilation, ", left ", d.left);
+// What all three have: x or dx, y or dy, the frames beside x.
+void check_frames(const ConvDims& d, const PackedView& from, const PackedView& to,
+                  const TensorView& x, const TensorView& y, const TensorView& before,
+                  const TensorView& after, DType t) {
+  RONDO_CHECK(d.in >= 1 && d.out >= 1 && d.in_height >= 1 && d.out_height >= 1, "conv: ", d.in,
+              " channels ", d.in_height, " high to ", d.out, " channels ", d.out_height, " high");
+  RONDO_CHECK(d.groups >= 1 && d.in % d.groups == 0 && d.out % d.groups == 0, "conv: ", d.groups,
+              " groups of ", d.in, " channels to ", d.out);
+  check_axis("the height", d.height);
+  check_axis("time", d.time);
   RONDO_CHECK(from.capacity.sequences == to.capacity.sequences, "conv: layouts of ",
               from.capacity.sequences, " and ", to.capacity.sequences, " sequences");
-  RONDO_CHECK(!in || in.dim(in.rank - 1) == in_cols, "conv: ", in.dim(in.rank - 1),
-              " columns, expected ", in_cols);
-  RONDO_CHECK(!out || out.dim(out.rank - 1) == out_cols, "conv: ", out.dim(out.rank - 1),
-              " columns, expected ", out_cols);
-}
-
-void check_halo(const ConvDims& d, const PackedView& from, const TensorView& halo, DType t) {
-  if (!halo) return;
-  RONDO_CHECK(halo.rank == 3 && halo.dim(1) == from.capacity.sequences && halo.dim(2) == d.in &&
-                  halo.dtype == t,
-              "conv: frames before or behind a part have rank ", halo.rank, " and type ",
-              name_of(halo.dtype));
+  check_cols("x", x, d.in_cols(), t);
+  check_cols("y", y, d.out_cols(), t);
+  for (const TensorView* halo : {&before, &after}) {
+    check_cols("a halo", *halo, d.in_cols(), t);
+    RONDO_CHECK(!*halo || (halo->rank == 3 && halo->dim(1) == from.capacity.sequences),
+                "conv: frames before or behind a part have rank ", halo->rank);
+  }
 }
 
 void check_weights(const ConvDims& d, const TensorView& w, DType t) {
-  RONDO_CHECK(w && w.rank == 2 && w.dim(0) == d.out && w.dim(1) == d.in * d.kernel && w.dtype == t,
-              "conv: weights of rank ", w.rank, " and type ", name_of(w.dtype));
+  const int64_t cols = d.weight_cols();
+  RONDO_CHECK(w.rank == 2 && w.dim(0) == d.out && w.dim(1) == cols && w.dtype == t,
+              "conv: weights of rank ", w.rank, " and type ", name_of(w.dtype), ", expected ",
+              name_of(t), " [", d.out, ", ", cols, "]");
+}
+
+DType computed(const ConvArgs& a) { return a.x.dtype; }
+template <class Args>
+DType computed(const Args& a) {
+  return a.dy.dtype;
+}
+
+// Kernels other than the reference take convolutions of one row, or the others, on machines that
+// have what they need.
+bool anywhere(const Context&, const void*) { return true; }
+bool has_pairs(const Context& context, const void* args) {
+  return isa_avx512bf16::conv_bf16_kernel != nullptr && has_avx512_bf16(context, args);
+}
+template <class Args, bool one_row, bool (*has)(const Context&, const void*) = anywhere>
+bool takes(const Context& context, const void* args) {
+  if (!has(context, args)) return false;
+  if (args == nullptr) return true;
+  const auto& a = *static_cast<const Args*>(args);
+  const DType t = computed(a);
+  return a.dims.one_row() == one_row && (t == DType::bf16 || (t == DType::f32 && has != has_pairs));
+}
+
+template <const ConvKernel* const& kernel, class Args>
+void on_cpu(const Context& context, const Args& args) {
+  conv_direct(*kernel, context, args);
+}
+
+template <class Args>
+std::span<const Variant> variants_of() {
+  constexpr Role role = Role::standard;
+  static constexpr Variant variants[] = {
+      variant<Args, conv_ref>("ref", Backend::ref),
+      variant<Args, conv_windows_cpu>("windows", Backend::cpu, role, takes<Args, true>),
+      variant<Args, on_cpu<isa_avx512bf16::conv_bf16_kernel, Args>>(
+          "avx512bf16", Backend::cpu, role, takes<Args, false, has_pairs>),
+      variant<Args, on_cpu<isa_avx512::conv_kernel, Args>>("avx512", Backend::cpu, role,
+                                                           takes<Args, false, has_avx512>),
+      variant<Args, on_cpu<isa_avx2::conv_kernel, Args>>("avx2", Backend::cpu, role,
+                                                         takes<Args, false, has_avx2>),
+      variant<Args, on_cpu<isa_generic::conv_kernel, Args>>("generic", Backend::cpu, role,
+                                                            takes<Args, false>),
+      RONDO_GPU_VARIANTS(Args, conv_windows_gpu, "windows", role, takes<Args, true>),
+      RONDO_GPU_VARIANTS(Args, conv_direct_gpu, "portable", role, takes<Args, false>)};
+  return variants;
 }
 
 }  // namespace
 
 void check_conv(const ConvArgs& a) {
-  check_dims(a.dims, a.from, a.to, a.x, a.dims.in, a.y, a.dims.out);
-  check_halo(a.dims, a.from, a.before, a.x.dtype);
-  check_halo(a.dims, a.from, a.after, a.x.dtype);
+  check_frames(a.dims, a.from, a.to, a.x, a.y, a.before, a.after, a.x.dtype);
   check_weights(a.dims, a.w, a.x.dtype);
 }
 
 void check_conv(const ConvGradInputArgs& a) {
-  check_dims(a.dims, a.from, a.to, a.dx, a.dims.in, a.dy, a.dims.out);
-  check_halo(a.dims, a.from, a.dbefore, a.dy.dtype);
-  check_halo(a.dims, a.from, a.dafter, a.dy.dtype);
+  check_frames(a.dims, a.from, a.to, a.dx, a.dy, a.dbefore, a.dafter, a.dy.dtype);
   check_weights(a.dims, a.w, a.dy.dtype);
 }
 
 void check_conv(const ConvGradWeightArgs& a) {
-  check_dims(a.dims, a.from, a.to, a.x, a.dims.in, a.dy, a.dims.out);
-  check_halo(a.dims, a.from, a.before, a.x.dtype);
-  check_halo(a.dims, a.from, a.after, a.x.dtype);
-  check_weights(a.dims, a.dw, a.x.dtype == DType::f64 ? DType::f64 : DType::f32);
+  check_frames(a.dims, a.from, a.to, a.x, a.dy, a.before, a.after, a.x.dtype);
+  const DType sums = a.x.dtype == DType::f64 ? DType::f64 : DType::f32;
+  if (a.dw) check_weights(a.dims, a.dw, sums);
+  check_cols("dbias", a.dbias, a.dims.out, sums);
 }
 
-ConvTaps conv_forward_taps(const ConvDims& d) {
-  return {d.kernel, d.stride, d.dilation, -d.left, 1};
-}
-ConvTaps conv_backward_taps(const ConvDims& d) {
-  return {d.kernel, 1, -d.dilation, d.left, d.stride};
-}
-
-ConvStrideTaps conv_stride_taps(const ConvDims& d, int32_t frame) {
-  const int32_t common = std::gcd(d.dilation, d.stride);
-  ConvStrideTaps s;
-  s.period = d.stride / common;
-  const int64_t at = int64_t{frame} + d.left;
-  while (s.first < s.period && (at - int64_t{s.first} * d.dilation) % d.stride != 0) ++s.first;
-  s.taps.count = 0;
-  if (s.first >= s.period || s.first >= d.kernel) return s;
-  s.taps.count = (d.kernel - 1 - s.first) / s.period + 1;
-  s.taps.step = -d.dilation / common;
-  s.taps.offset = static_cast<int32_t>((at - int64_t{s.first} * d.dilation) / d.stride);  // divides
-  return s;
+void conv_check_workspace(const TensorView& workspace, size_t needed) {
+  RONDO_CHECK(workspace && workspace.bytes() >= needed, "conv: workspace of ",
+              workspace ? workspace.bytes() : 0, " bytes, needed ", needed);
+  RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
+              "conv: workspace is not aligned to 64 bytes");
 }
 
-ConvSource conv_source(const PackedView& layout, const TensorView& rows, const TensorView& before,
-                       const TensorView& after) {
-  return {layout,    before ? before.dim(0) : 0, after ? after.dim(0) : 0, rows.data, before.data,
-          after.data};
+ConvTaps conv_forward_taps(const ConvAxis& a) {
+  return {a.kernel, a.stride, a.dilation, -a.before, 1};
+}
+ConvTaps conv_backward_taps(const ConvAxis& a) {
+  return {a.kernel, 1, -a.dilation, a.before, a.stride};
 }
 
-ConvGradParts conv_grad_parts(const ConvGradInputArgs& a) {
+ConvGather conv_forward(const ConvDims& d) {
+  return {conv_forward_taps(d.height),
+          conv_forward_taps(d.time),
+          d.in / d.groups,
+          d.out / d.groups,
+          d.in,
+          d.out,
+          d.in_height,
+          d.out_height,
+          d.taps(),
+          d.weight_cols(),
+          d.time.kernel,
+          d.groups,
+          {}};
+}
+
+ConvGather conv_backward(const ConvDims& d) {
+  return {conv_backward_taps(d.height),
+          conv_backward_taps(d.time),
+          d.out / d.groups,
+          d.in / d.groups,
+          d.out,
+          d.in,
+          d.out_height,
+          d.in_height,
+          d.weight_cols(),
+          d.taps(),
+          d.time.kernel,
+          d.groups,
+          {}};
+}
+
+ConvGather conv_unfolded(ConvGather g) {
+  const bool few = g.source_pixel == 1 && g.height.count < 8;
+  if (!few || g.time.count == 1 || g.time.divide != 1) return g;
+  g.beside = g.time;
+  g.time = {};
+  g.source_channels = g.beside.count;
+  g.source_stride = 1;  // channel l is column l of the kernel
+  return g;
+}
+
+ConvGather conv_depthwise(ConvGather g) {
+  if (g.groups == 1 || g.source_channels != 1 || g.target_channels != 1) return g;
+  g.depthwise = true;
+  g.source_channels = g.target_channels = g.groups;
+  g.source_stride = g.target_stride;  // from a channel's weights to the next one's
+  g.groups = 1;
+  return g;
+}
+
+ConvGradTargets conv_grad_targets(const ConvGradInputArgs& a) {
   const auto halo = [&](ConvPart part, const TensorView& out) {
-    return ConvGradPart{{part, a.from, out ? out.dim(0) : 0}, out};
+    return ConvTarget{{part, a.from, out ? out.dim(0) : 0}, out};
   };
   return {{{{ConvPart::frames, a.from, 0}, a.dx},
            halo(ConvPart::before, a.dbefore),
            halo(ConvPart::after, a.dafter)}};
 }
 
-void conv_with(const ConvDevice& device, const Context& context, const ConvArgs& a) {
-  check_conv(a);
-  if (a.to.capacity.rows == 0) return;
-  const Call call(device, context, ConvPhase::forward, a.dims, a.x.dtype, a.from, a.to,
-                  a.workspace);
-  call.arrange_weights(a.w);
-  call.multiply({ConvPart::frames, a.to, 0}, conv_source(a.from, a.x, a.before, a.after),
-                conv_forward_taps(a.dims), a.bias, a.y);
-}
-
-void conv_with(const ConvDevice& device, const Context& context, const ConvGradInputArgs& a) {
-  check_conv(a);
-  if (target_capacity(ConvPhase::grad_input, a.dims, a.from.capacity, a.to.capacity) == 0) return;
-  const Call call(device, context, ConvPhase::grad_input, a.dims, a.dy.dtype, a.from, a.to,
-                  a.workspace);
-  const bool by_stride = a.whole_strides && a.dims.stride > 1 && a.dx && a.to.capacity.rows > 0;
-  if (by_stride) call.multiply_strides(a);
-  call.arrange_weights(a.w);
-  for (const ConvGradPart& part : conv_grad_parts(a).parts) {
-    if (!part.out || part.out.numel() == 0) continue;
-    if (by_stride && part.targets.part == ConvPart::frames) continue;
-    call.multiply(part.targets, conv_source(a.to, a.dy, {}, {}), conv_backward_taps(a.dims), {},
-                  part.out);
-  }
-}
-
-void conv_with(const ConvDevice& device, const Context& context, const ConvGradWeightArgs& a) {
-  check_conv(a);
-  const Call call(device, context, ConvPhase::grad_weight, a.dims, a.x.dtype, a.from, a.to,
-                  a.workspace);
-  call.multiply_transposed({ConvPart::frames, a.to, 0}, conv_source(a.from, a.x, a.before, a.after),
-                           conv_forward_taps(a.dims), a.dy);
-  call.finish_weights(a.dw, a.accumulate);
-}
-
 size_t conv_workspace_bytes(const Context& context, ConvPhase phase, const ConvDims& dims,
                             DType compute, const PackedCapacity& from, const PackedCapacity& to) {
   if (context.backend == Backend::ref) return 0;
-  const int64_t most = target_capacity(phase, dims, from, to);
-  Carver carver(nullptr);
-  carve(carver, context, phase, dims, compute,
-        window_rows(context, dims.kernel * window_cols(phase, dims), compute, most));
-  return carver.used();
+  if (dims.one_row()) return conv_windows_workspace(context, phase, dims, compute, from, to);
+  if (context.backend != Backend::cpu) return 0;
+  size_t bytes = 0;
+  for (const ConvKernel* kernel : {isa_generic::conv_kernel, isa_avx2::conv_kernel,
+                                   isa_avx512::conv_kernel, isa_avx512bf16::conv_bf16_kernel}) {
+    if (kernel) bytes = std::max(bytes, conv_direct_workspace(*kernel, context, phase, dims));
+  }
+  return bytes;
 }
 
-std::span<const Variant> conv_variants() {
-  static constexpr Variant variants[] = {
-      variant<ConvArgs, conv_ref>("ref", Backend::ref),
-      variant<ConvArgs, conv_cpu>("windows", Backend::cpu),
-      RONDO_GPU_VARIANTS(ConvArgs, conv_gpu, "portable", Role::standard,
-                         takes_narrow<&ConvArgs::x>)};
-  return variants;
+std::string_view choose_conv(const Context& context, const void*, const MayRun& may_run) {
+  const bool widens = context.backend == Backend::cpu && cpu_features().amx && may_run("avx512");
+  return widens ? "avx512" : "";
 }
 
-std::span<const Variant> conv_grad_input_variants() {
-  static constexpr Variant variants[] = {
-      variant<ConvGradInputArgs, conv_grad_input_ref>("ref", Backend::ref),
-      variant<ConvGradInputArgs, conv_grad_input_cpu>("windows", Backend::cpu),
-      RONDO_GPU_VARIANTS(ConvGradInputArgs, conv_grad_input_gpu, "portable", Role::standard,
-                         takes_narrow<&ConvGradInputArgs::dy>)};
-  return variants;
-}
-
-std::span<const Variant> conv_grad_weight_variants() {
-  static constexpr Variant variants[] = {
-      variant<ConvGradWeightArgs, conv_grad_weight_ref>("ref", Backend::ref),
-      variant<ConvGradWeightArgs, conv_grad_weight_cpu>("windows", Backend::cpu),
-      RONDO_GPU_VARIANTS(ConvGradWeightArgs, conv_grad_weight_gpu, "portable", Role::standard,
-                         takes_narrow<&ConvGradWeightArgs::x>)};
-  return variants;
-}
+std::span<const Variant> conv_variants() { return variants_of<ConvArgs>(); }
+std::span<const Variant> conv_grad_input_variants() { return variants_of<ConvGradInputArgs>(); }
+std::span<const Variant> conv_grad_weight_variants() { return variants_of<ConvGradWeightArgs>(); }
 
 }  // namespace rondo

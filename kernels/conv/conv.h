@@ -1,70 +1,113 @@
-// Convolution over the frames of packed batches.
+// Convolution of packed batches over time, or over height and time: of frames that are values, or
+// of images, whose columns of pixels are the frames.
 //
-//   conv              y[t, o] = b[o] + sum of w[o, i, k] x[t * stride + k * dilation - left, i]
-//                     over taps k and columns i
-//   conv_grad_input   dx[s, i] = sum of w[o, i, k] dy[t, o] over all o and all (t, k) with
-//                     t * stride + k * dilation - left == s
-//   conv_grad_weight  dw[o, i, k] (+)= sum of dy[t, o] x[t * stride + k * dilation - left, i] over
-//                     the frames t of all sequences
+//   conv              y[t, g, o] = b[o] + sum of w[o, i, k, l] x[t', g', i] over rows k and
+//                     columns l of the kernel and channels i, where
+//                       g' = g * height.stride + k * height.dilation - height.before
+//                       t' = t * time.stride + l * time.dilation - time.before
+//   conv_grad_input   dx[t', g', i] = sum of w[o, i, k, l] dy[t, g, o] over all o and all
+//                     (t, g, k, l) that reach it
+//   conv_grad_weight  dw[o, i, k, l] (+)= sum of dy[t, g, o] x[t', g', i] over the pixels of y,
+//                     dbias[o] (+)= sum of dy[t, g, o]
 //
-// (The bias's gradient is reduce_rows of dy.) Taps are not mirrored, as in other libraries.
+// Over time alone the image is one row high, and so is the kernel.
 //
-// Frames of x before a sequence's first and past its last count as zeros, or are those of `before`
-// and `after`, when a batch is a part of longer sequences: before[j] is frame j - L, after[j] frame
+// With groups, channels are divided into as many groups of neighbours, in x as in y, and y's are
+// made of x's of the same group alone: i counts those. Depthwise convolutions have as many groups
+// as channels.
+//
+// The kernel is not mirrored, as in other libraries. Pixels above and below the image count as
+// zeros, and so do frames before a sequence's first and past its last, unless `before` and `after`
+// have them, when a batch is a part of longer sequences: before[j] is frame j - L, after[j] frame
 // length + j. Frames beyond those are zeros again.
 //
-// Shapes: x, dx [rows, in] in layout `from`; y, dy [rows', out] in layout `to`, which has the same
-//   sequences in the same order, of any lengths: they say how many frames are computed, and so
-//   where the padding on the right ends (conv_length() is the usual rule). w [out, in * kernel],
-//   tap by tap within a column: PyTorch's [out, in, kernel]. bias [out] or absent. before, dbefore
-//   [L, N, in], after, dafter [R, N, in], N = capacity.sequences; each may be absent. What dbefore
-//   and dafter hold of sequences without frames is zero. dx may be absent.
-// dtypes: x, y, w and their gradients f32, bf16 or f64 (the same), but bias and dw f32 (f64 for
-//   f64). Sums are f32 (double in ref).
+// Shapes: a frame holds its pixels from top to bottom, and of each pixel all channels: x, dx
+//   [rows, in_height * in] in layout `from`; y, dy [rows', out_height * out] in layout `to`, which
+//   has the same sequences in the same order, of any lengths. out_height and the lengths say what
+//   is computed, and so where the padding at the bottom and behind ends (conv_length() is the usual
+//   rule). w, dw [out, in / groups * height.kernel * time.kernel]: PyTorch's [out, in / groups,
+//   height, width]. bias, dbias [out] or absent. before, dbefore [L, N, in_height * in], after,
+//   dafter [R, N, in_height * in], N = capacity.sequences; each may be absent, and so may dx, dw.
+//   What dbefore and dafter hold of sequences without frames is zero.
+// dtypes: x, y, w and their gradients f32, bf16 or f64 (the same), but bias, dw and dbias f32 (f64
+//   for f64). Sums are f32 (double in ref), and products of bf16 are exact; the CPU's instruction
+//   for them (avx512bf16) takes subnormals for zeros.
 // Rows past the extents are not read for a result; those of y and dx may be written, those of dy
-//   set to zero. Aliasing: none.
-// Determinism: bitwise, for any thread count. With gemm's own variants a frame of y and of dx has
-//   the same bits whatever else is in the batch, so that results do not depend on batching or cuts.
+//   set to zero. Aliasing: none. Weights that are not finite may give NaN beside the edges, where
+//   they meet the padding.
+// Determinism: bitwise, for any thread count. A frame of y and of dx has the same bits whatever
+//   else is in the batch (where there is one row, with gemm's own variants), so that results do not
+//   depend on batching or cuts.
 //
-// Algorithm: windows of frames are gathered into rows, some rows at a time, and multiplied by the
-// gemm op (K. Chellapilla, S. Puri, P. Simard, "High Performance Convolutional Neural Networks for
-// Document Processing", 2006). The gradient of the input gathers windows of dy in the same way.
+// Algorithms: where there is one row and one group, windows of frames are gathered into rows, some
+// rows at a time, and multiplied by the gemm op (K. Chellapilla, S. Puri, P. Simard, "High
+// Performance Convolutional Neural Networks for Document Processing", 2006). The gradient of the
+// input gathers windows of dy in the same way.
+// Of all others the windows would be many times as large as the image. On CPUs they are convolved
+// directly with a register tile of pixels by output channels (E. Georganas et al., "Anatomy of
+// High-Performance Deep Learning Convolutions on SIMD Architectures", 2018): frames are copied into
+// a padded strip that stays in the cache, weights are arranged in panels of output channels, and
+// pixels below one another share every load of weights. Where the CPU multiplies pairs of bf16
+// fast, strips and panels hold pairs. Of images with one channel all columns of a window are copied
+// side by side. Groups are done one after the other; of depthwise convolutions with as many outputs
+// as inputs all at once, vectors along the channels.
 #pragma once
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
 
 namespace rondo {
 
-struct ConvDims {
-  int64_t in = 0, out = 0;
+// The kernel along one axis.
+struct ConvAxis {
   int32_t kernel = 1, stride = 1, dilation = 1;  // each >= 1
-  int32_t left = 0;  // >= 0: frames that the first window begins before frame 0
+  int32_t before = 0;  // >= 0: positions that the first window begins before position 0
 
-  // Frames from a window's first to its last.
+  // Positions from a window's first to its last.
   constexpr int64_t span() const { return int64_t{dilation} * (kernel - 1) + 1; }
 };
 
-// Which frames beside its own a frame of y is made of, where the padding is span() - 1 frames in
-// all: then ceil(length / stride) frames come out, frame t at frame t * stride of x.
+// Which positions beside its own one of y is made of, where the padding is span() - 1 positions in
+// all: then ceil(size / stride) come out, position t at t * stride of x.
 enum class ConvContext : uint8_t {
   both,    // as many before as behind it; of an even number of taps one more before it
   past,    // none behind it: causal
   future,  // none before it: looks ahead
 };
-// ConvDims::left for it.
-constexpr int32_t conv_left(ConvContext context, int64_t span) {
+constexpr ConvAxis conv_axis(int32_t kernel, int32_t stride, int32_t dilation,
+                             ConvContext context = ConvContext::both) {
+  ConvAxis a{kernel, stride, dilation, 0};
   const int64_t before = context == ConvContext::future ? 0
-                         : context == ConvContext::past ? span - 1
-                                                        : span / 2;
-  return static_cast<int32_t>(before);
+                         : context == ConvContext::past ? a.span() - 1
+                                                        : a.span() / 2;
+  a.before = static_cast<int32_t>(before);
+  return a;
 }
 
-// Frames of y with `right` frames of padding behind the sequence. An empty sequence stays empty.
-constexpr int32_t conv_length(const ConvDims& dims, int32_t length, int32_t right) {
-  const int64_t slack = int64_t{dims.left} + length + right - dims.span();
-  return length == 0 || slack < 0 ? 0 : static_cast<int32_t>(slack / dims.stride + 1);
+// Positions that come out, with `behind` positions of padding at the end. None of none.
+constexpr int32_t conv_length(const ConvAxis& a, int32_t size, int32_t behind) {
+  const int64_t slack = int64_t{a.before} + size + behind - a.span();
+  return size == 0 || slack < 0 ? 0 : static_cast<int32_t>(slack / a.stride + 1);
 }
+
+struct ConvDims {
+  int64_t in = 1, out = 1;  // channels
+  int32_t in_height = 1, out_height = 1;
+  ConvAxis height, time;
+  int64_t groups = 1;  // divides in and out
+
+  constexpr int64_t in_cols() const { return in_height * in; }
+  constexpr int64_t out_cols() const { return out_height * out; }
+  constexpr int64_t taps() const { return int64_t{height.kernel} * time.kernel; }
+  // Columns of the weights.
+  constexpr int64_t weight_cols() const { return in / groups * taps(); }
+  // Of one row and one group: computed by windows.
+  constexpr bool one_row() const {
+    return in_height == 1 && out_height == 1 && height.kernel == 1 && height.before == 0 &&
+           groups == 1;
+  }
+};
 
 struct ConvArgs {
   static constexpr const char* op = "conv";
@@ -84,8 +127,8 @@ struct ConvGradInputArgs {
   TensorView dy;
   TensorView w;
   TensorView dx, dbefore, dafter;
-  // `to` has ceil(length / stride) frames of each sequence, as with any ConvContext: then the
-  // frames of dx are computed stride by stride, of the taps that reach them alone.
+  // `to` has ceil(length / stride) frames of each sequence, as with any ConvContext: then windows
+  // are of the taps that reach a frame alone.
   bool whole_strides = false;
   TensorView workspace;
 };
@@ -96,19 +139,21 @@ struct ConvGradWeightArgs {
   PackedView from, to;
   TensorView x, before, after;
   TensorView dy;
-  TensorView dw;
+  TensorView dw, dbias;
   bool accumulate = false;
   TensorView workspace;
 };
 
 enum class ConvPhase : uint8_t { forward, grad_input, grad_weight };
 
-// Enough for every variant of context.backend; `compute` is the dtype of x.
+// Enough for every variant of context.backend, of context.pool's size; `compute` is the dtype of x.
 size_t conv_workspace_bytes(const Context& context, ConvPhase phase, const ConvDims& dims,
                             DType compute, const PackedCapacity& from, const PackedCapacity& to);
 
 std::span<const Variant> conv_variants();
 std::span<const Variant> conv_grad_input_variants();
 std::span<const Variant> conv_grad_weight_variants();
+// A Chooser (kernels/base/dispatch.h): where vdpbf16ps is the slower one, bf16 is widened to f32.
+std::string_view choose_conv(const Context& context, const void* args, const MayRun& may_run);
 
 }  // namespace rondo

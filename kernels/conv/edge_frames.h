@@ -9,8 +9,9 @@
 // belongs to `before`, added as well.
 //
 // Shapes: x, dx [rows, C]; before, dbefore, tail, dtail [L, N, C]; head, dhead [R, N, C]; N =
-//   capacity.sequences. Sequences at or past extent->sequences count as empty. Each of before, tail
-//   and head, and their gradients, may be absent; so may dx.
+//   capacity.sequences. Sequences at or past extent->sequences have zeros in tail and head, and
+//   nothing is added for them. Each of before, tail and head, and their gradients, may be absent;
+//   so may dx.
 // dtypes: f32, bf16 or f64, the same on all.
 // Rows past the extent are neither read nor written. Aliasing: none.
 // Determinism: bitwise, for any thread count; tail is added before head.

@@ -2,7 +2,7 @@
 //
 //   y[r, c] = keep(r, c) ? x[r, c] / (1 - p) : 0
 //
-// Or, with `channels` above 0, for images (kernels/conv2d/conv2d.h), whose pixels have so many
+// Or, with `channels` above 0, for images (kernels/conv/conv.h), whose pixels have so many
 // channels: keep is the same for all pixels of a channel in a sequence, and is that of column
 // c % channels in frame 0.
 //

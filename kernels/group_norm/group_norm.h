@@ -13,7 +13,7 @@
 // averages over the padding of a padded batch, and here there is none.
 //
 // Shapes: x, y, dy, dx [rows, height * channels] in `layout`, a frame's pixels from top to bottom
-//   and of each pixel all channels (kernels/conv2d/conv2d.h); one dtype (f32, bf16, f64) within a
+//   and of each pixel all channels (kernels/conv/conv.h); one dtype (f32, bf16, f64) within a
 //   call. gamma, beta, dgamma, dbeta [channels] and mean, rstd [capacity.sequences, groups] f32
 //   (f64 for f64). mean and rstd are kept for the gradient; each may be absent, and is 0 for
 //   sequences without frames.

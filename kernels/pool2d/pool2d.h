@@ -1,5 +1,5 @@
 // Pooling over height and time of packed batches of images, whose columns of pixels are the frames
-// (kernels/conv2d/conv2d.h has the layout).
+// (kernels/conv/conv.h has the layout).
 //
 //   pool2d       y[t, g, c] = the greatest, or the mean, of x[t', g', c] over the window
 //                  g * rows <= g' < (g + 1) * rows,  t * columns <= t' < (t + 1) * columns

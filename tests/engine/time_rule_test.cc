@@ -39,9 +39,12 @@ Outputs shared_weights(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
   const ValueId w = g.add_parameter("conv.weight", 6, 6 * 3, {Init::uniform, 0.3});
   g.value(w).taps = 3;
-  const Attributes window = {{"kernel", int64_t{3}},   {"stride", int64_t{1}},
-                             {"dilation", int64_t{1}}, {"left", int64_t{1}},
-                             {"from", int64_t{0}},     {"to", int64_t{0}}};
+  Attributes window = {{"kernel", int64_t{3}}, {"left", int64_t{1}}};
+  for (const char* one :
+       {"stride", "dilation", "kernel_rows", "row_stride", "row_dilation", "groups"})
+    window = window.with(one, int64_t{1});
+  for (const char* none : {"above", "height", "out_height", "from", "to"})
+    window = window.with(none, int64_t{0});
   for (int i = 0; i < 2; ++i) {
     x = g.add_node("conv", {x, g.as_compute(w), no_value, no_value, no_value}, window)[0];
     x = layers::tanh(g, x);

@@ -12,7 +12,6 @@ KERNELS = {
     "beam_search": ("beam_search", ["decode_test"]),
     "cast": ("accumulate cast fill scale", ["kernels_test"]),
     "conv": ("conv edge_frames", ["kernels_test"]),
-    "conv2d": ("conv2d", ["kernels_test"]),
     "ctc": ("ctc", ["ctc_test"]),
     "dropout": ("dropout", ["kernels_test"]),
     "gemm": ("gemm", ["gemm_test", "kernels_test"]),

@@ -53,6 +53,11 @@ BOTH = layers({"type": "conv", "channels": 12, "kernel": 3}, {"type": "relu"},
               {"type": "conv", "channels": 10, "kernel": 3, "dilation": 2}, {"type": "sigmoid"},
               {"type": "layer_norm"}, {**LSTM, "layers": 2, "dropout": 0.1}, {"type": "linear", "size": 40,
                                                                                "residual": True})
+IMAGES = layers({"type": "conv2d", "channels": 6, "kernel_width": 5}, {"type": "relu"},
+                {"type": "conv2d", "channels": 6, "groups": 6, "dilation_width": 2},
+                {"type": "conv2d", "channels": 8, "groups": 2, "stride_height": 2, "stride_width": 2}, {"type": "tanh"},
+                {"type": "conv2d", "channels": 5, "kernel_height": 2, "kernel_width": 1},
+                {**LSTM, "hidden": 8, "bidirectional": False})
 DEEP = ["model.layers=4", "model.dropout=0.2"]
 FORWARD = ["model.bidirectional=false"]
 
@@ -129,6 +134,9 @@ def one_rank():
     case("stack", "model.subsample=2")
     case("conv/past", model=PAST)
     case("conv/both", model=BOTH)
+    case("conv/bf16", "training.dtype=bf16", model=BOTH)
+    case("conv/images", model=IMAGES)
+    case("conv/images/bf16", "training.dtype=bf16", model=IMAGES)
     case("features/tones", data="tones")
     case("features/augmented", "augment.spec_augment=true", "augment.noise=0.5", "augment.speed=[0.9,1.1]",
          "features.cmvn=global", "features.dither=1", data="tones")
@@ -177,6 +185,7 @@ def sequences():
     for n in (2, 3):
         case(f"sequence/{n}", "--sequence", n, *DEEP)
         case(f"sequence/{n}/conv", "--sequence", n, model=BOTH)
+        case(f"sequence/{n}/conv/images", "--sequence", n, model=IMAGES)
     case("sequence/2/divided optimizer", "--sequence", 2, *DEEP, "parallel.shard_optimizer=true")
     case("sequence/2/forward", "--sequence", 2, *FORWARD, *DEEP)
     case("sequence/2/bf16", "--sequence", 2, *DEEP, "training.dtype=bf16")
@@ -193,6 +202,7 @@ def simulated():
     case("sim/lstm", *TINY, "model.layers=2")
     small = BOTH.replace("hidden = 20", "hidden = 8")
     case("sim/conv", *SHORT, model=small)
+    case("sim/conv/images", *SHORT, "training.max_steps=1", model=IMAGES)
     case("sim/tbptt", *TINY, *FORWARD, "training.tbptt=6")
     case("sim/accumulation", *TINY, "training.accumulation=2")
     case("sim/bf16", *TINY, "training.dtype=bf16")

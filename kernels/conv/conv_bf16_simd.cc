@@ -2,7 +2,7 @@
 // nearest even whatever the mode).
 #include "kernels/base/cpu/simd.h"
 
-#include "kernels/conv2d/conv2d_tiles.h"
+#include "kernels/conv/conv_tiles.h"
 
 #if defined(__AVX512BF16__)
 
@@ -19,19 +19,19 @@ struct Dot {
   static vf madd(vf acc, vf a, vf b) { return add_bf16_products(acc, a, b); }
 };
 
-#include "kernels/conv2d/conv2d_depthwise.h"
-#include "kernels/conv2d/conv2d_micro.h"
+#include "kernels/conv/conv_depthwise.h"
+#include "kernels/conv/conv_micro.h"
 
 }  // namespace
 
-const Conv2dKernel* const conv2d_bf16_kernel = &kernel;
+const ConvKernel* const conv_bf16_kernel = &kernel;
 
 }  // namespace rondo::RONDO_ISA
 
 #else
 
 namespace rondo::RONDO_ISA {
-const Conv2dKernel* const conv2d_bf16_kernel = nullptr;
+const ConvKernel* const conv_bf16_kernel = nullptr;
 }
 
 #endif

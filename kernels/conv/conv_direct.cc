@@ -1,18 +1,18 @@
 // The driver of the CPU kernels, one for all instruction sets: who computes what. The register
-// tiles are in conv2d_simd.cc.
+// tiles are in conv_simd.cc.
 #include <algorithm>
 
 #include "kernels/base/arithmetic.h"
-#include "kernels/conv2d/conv2d_driver.h"
-#include "kernels/conv2d/conv2d_strip.h"
-#include "kernels/conv2d/conv2d_tiles.h"
+#include "kernels/conv/conv_driver.h"
+#include "kernels/conv/conv_strip.h"
+#include "kernels/conv/conv_tiles.h"
 
 namespace rondo {
 namespace {
 
 // Frames of the result that a thread takes at a time: so many that those before and behind, which
 // are copied as well, are at most as many again.
-int64_t block_frames(const Conv2dGather& g) { return std::max(16, g.time.count); }
+int64_t block_frames(const ConvGather& g) { return std::max(16, g.time.count); }
 
 // Sums of weight gradients are made in so many parts, each by one thread, and added in order: the
 // bits are the same for any number of threads.
@@ -22,18 +22,18 @@ constexpr int64_t most_partitions = 8;
 constexpr int64_t near_slots = 4096;
 
 // Values in a slot: depthwise convolutions have no sums over neighbouring channels.
-int depth_of(const Conv2dKernel& kernel, const Conv2dGather& g) {
+int depth_of(const ConvKernel& kernel, const ConvGather& g) {
   return g.depthwise ? 1 : kernel.depth;
 }
-Conv2dSlots gather_slots(const Conv2dKernel& kernel) {
-  return kernel.depth == 2 ? Conv2dSlots::channel_pairs : Conv2dSlots::values;
+ConvSlots gather_slots(const ConvKernel& kernel) {
+  return kernel.depth == 2 ? ConvSlots::channel_pairs : ConvSlots::values;
 }
-Conv2dSlots outer_slots(const Conv2dKernel& kernel, const Conv2dGather& g) {
-  return depth_of(kernel, g) == 2 ? Conv2dSlots::pixel_pairs : Conv2dSlots::values;
+ConvSlots outer_slots(const ConvKernel& kernel, const ConvGather& g) {
+  return depth_of(kernel, g) == 2 ? ConvSlots::pixel_pairs : ConvSlots::values;
 }
 
 // As CPUs compute it.
-Conv2dGather cpu_gather(const Conv2dGather& g) { return conv2d_depthwise(conv2d_unfolded(g)); }
+ConvGather cpu_gather(const ConvGather& g) { return conv_depthwise(conv_unfolded(g)); }
 
 // Neighbouring frames of one sequence: places first to last among the wanted ones.
 struct Block {
@@ -41,9 +41,9 @@ struct Block {
 };
 
 // Frames that are wanted, in blocks. Sequences without any have none.
-class Blocks : public Conv2dPlaces {
+class Blocks : public ConvFrames {
  public:
-  Blocks(const ConvTargets& frames, int64_t size) : Conv2dPlaces(frames), size_(size) {
+  Blocks(const ConvTargets& frames, int64_t size) : ConvFrames(frames), size_(size) {
     for (int64_t n = 0; n < sequences(); ++n) count_ += ceil_div(length(n), size);
   }
   int64_t count() const { return count_; }
@@ -60,32 +60,32 @@ class Blocks : public Conv2dPlaces {
 // ---- what each pixel is made of: y of x, dx of dy ----
 
 struct GatherThread {
-  Conv2dStrip strip;
-  Conv2dSegment* segments = nullptr;
+  ConvStrip strip;
+  ConvSegment* segments = nullptr;
 
-  GatherThread(Carver& carver, const Conv2dGather& g, Conv2dSlots slots)
+  GatherThread(Carver& carver, const ConvGather& g, ConvSlots slots)
       : strip(carver, g, slots, block_frames(g)) {
     carver.take(segments, int64_t{g.height.count} * g.time.count);
   }
 };
 
-Conv2dTerms gather_terms(Carver& carver, const Conv2dKernel& kernel, const Conv2dGather& g) {
+ConvTerms gather_terms(Carver& carver, const ConvKernel& kernel, const ConvGather& g) {
   return {carver, g, gather_slots(kernel),
           kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
 }
 
 struct GatherCall {
-  const Conv2dKernel& kernel;
-  const Conv2dGather& g;
+  const ConvKernel& kernel;
+  const ConvGather& g;
   const ConvSource& source;  // from the group's first channel on
   const DType dtype;
-  const Conv2dTerms& terms;
+  const ConvTerms& terms;
   const int64_t group;
 
   void block(GatherThread& thread, const Blocks& blocks, const Block& b, void* out) const {
     const int64_t cols = g.target_cols(), n = b.sequence;
     const auto row = [&](int64_t j, int64_t channel) {
-      return conv2d_from_channel(static_cast<char*>(out), blocks.row(n, j) * cols + channel, dtype);
+      return conv_from_channel(static_cast<char*>(out), blocks.row(n, j) * cols + channel, dtype);
     };
     if (!blocks.exists(n)) {
       if (group > 0) return;  // the first one has cleared all
@@ -102,9 +102,9 @@ struct GatherCall {
  private:
   // Frame t, to y; the strip has what it is made of.
   void frame(GatherThread& thread, int64_t t, char* y) const {
-    for (const Conv2dHeightClass& c : terms.classes()) {
+    for (const ConvHeightClass& c : terms.classes()) {
       if (c.pixels == 0) continue;
-      Conv2dPixels p;
+      ConvPixels p;
       p.segments = thread.segments;
       p.segment_count = list_segments(thread, c, t);
       p.pixels = c.pixels;
@@ -116,19 +116,19 @@ struct GatherCall {
         const int64_t channel = i * p.panel;
         p.w = terms.weights(i);
         p.bias = terms.bias(i);
-        p.y = conv2d_from_channel(y, c.first * g.target_pixel + channel, dtype);
+        p.y = conv_from_channel(y, c.first * g.target_pixel + channel, dtype);
         p.channels = std::min(p.panel, g.target_channels - channel);
         kernel.pixels(p);
       }
     }
   }
 
-  int64_t list_segments(GatherThread& thread, const Conv2dHeightClass& c, int64_t t) const {
+  int64_t list_segments(GatherThread& thread, const ConvHeightClass& c, int64_t t) const {
     int64_t count = 0;
     for (int64_t l = 0; l < g.time.count; ++l) {
       const int64_t at = t * g.time.multiply + l * g.time.step + g.time.offset;
       if (at % g.time.divide != 0) continue;
-      for (const Conv2dRun& run : terms.runs(c)) {
+      for (const ConvRun& run : terms.runs(c)) {
         const float* x = thread.strip.at(at / g.time.divide, run.offset);
         if (x == nullptr) continue;
         thread.segments[count++] = {x, terms.first_term(c, l, run.first_tap),
@@ -139,36 +139,36 @@ struct GatherCall {
   }
 };
 
-size_t gather_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
-  if (g.depthwise) return conv2d_depthwise_workspace(context, g);
+size_t gather_workspace(const ConvKernel& kernel, const Context& context, const ConvGather& g) {
+  if (g.depthwise) return conv_depthwise_workspace(context, g);
   Carver carver(nullptr);
   gather_terms(carver, kernel, g);
   return carver.used() + static_cast<size_t>(context.pool->size()) *
-                             conv2d_thread_bytes<GatherThread>(g, gather_slots(kernel));
+                             conv_thread_bytes<GatherThread>(g, gather_slots(kernel));
 }
 
-void gather(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g,
+void gather(const ConvKernel& kernel, const Context& context, const ConvGather& g,
             const ConvSource& source, DType dtype, const TensorView& w, const TensorView& bias,
-            std::span<const Conv2dTarget> targets, const TensorView& workspace) {
-  RONDO_CHECK(dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
-  conv2d_check_workspace(workspace, gather_workspace(kernel, context, g));
+            std::span<const ConvTarget> targets, const TensorView& workspace) {
+  RONDO_CHECK(dtype != DType::f64, "conv on cpu takes f32 or bf16");
+  conv_check_workspace(workspace, gather_workspace(kernel, context, g));
   if (g.depthwise)
-    return conv2d_depthwise_gather(kernel, context, g, source, dtype, w, bias, targets, workspace);
+    return conv_depthwise_gather(kernel, context, g, source, dtype, w, bias, targets, workspace);
   Carver carver(workspace.data);
-  Conv2dTerms terms = gather_terms(carver, kernel, g);
+  ConvTerms terms = gather_terms(carver, kernel, g);
   terms.list_classes();
   char* memory = static_cast<char*>(workspace.data) + carver.used();
   for (int64_t group = 0; group < g.groups; ++group) {
     terms.arrange(context, w, bias, group);
-    const ConvSource of_group = conv2d_from_channel(source, group * g.source_channels, dtype);
+    const ConvSource of_group = conv_from_channel(source, group * g.source_channels, dtype);
     const GatherCall call{kernel, g, of_group, dtype, terms, group};
-    for (const Conv2dTarget& target : targets) {
-      if (target.out == nullptr) continue;
+    for (const ConvTarget& target : targets) {
+      if (!target.out) continue;
       const Blocks blocks(target.frames, block_frames(g));
-      conv2d_for_items<GatherThread>(
+      conv_for_items<GatherThread>(
           context, memory, blocks.count(),
           [&](GatherThread& thread, int64_t i) {
-            call.block(thread, blocks, blocks.at(i), target.out);
+            call.block(thread, blocks, blocks.at(i), target.out.data);
           },
           g, gather_slots(kernel));
     }
@@ -188,12 +188,12 @@ struct WeightSums {
 };
 
 struct WeightThread {
-  Conv2dStrip strip;
+  ConvStrip strip;
   float* dy = nullptr;  // [frames of a block, pixels, panels * panel], zero past the last channel
   const float** x_frames = nullptr;
   const float** dy_frames = nullptr;
 
-  WeightThread(Carver& carver, const Conv2dGather& g, Conv2dSlots slots, const WeightSums& sums)
+  WeightThread(Carver& carver, const ConvGather& g, ConvSlots slots, const WeightSums& sums)
       : strip(carver, g, slots, block_frames(g)) {
     const int64_t frames = block_frames(g);
     carver.take(dy, frames * g.target_height * sums.panels * sums.panel);
@@ -204,8 +204,8 @@ struct WeightThread {
 
 class WeightCall {
  public:
-  WeightCall(const Conv2dKernel& kernel, const Conv2dGather& g, const ConvSource& source,
-             const Conv2dGradWeightArgs& args, const Conv2dTerms& terms, const WeightSums& sums,
+  WeightCall(const ConvKernel& kernel, const ConvGather& g, const ConvSource& source,
+             const ConvGradWeightArgs& args, const ConvTerms& terms, const WeightSums& sums,
              int64_t group)
       : kernel_(kernel),
         g_(g),
@@ -241,15 +241,15 @@ class WeightCall {
     float* to = thread.dy;
     for (int64_t t = b.first; t <= b.last; ++t) {
       const int64_t at = blocks.row(b.sequence, t) * g_.target_cols() + group_ * channels;
-      const char* from = conv2d_from_channel(static_cast<const char*>(args_.dy.data), at, dtype);
+      const char* from = conv_from_channel(static_cast<const char*>(args_.dy.data), at, dtype);
       for (int64_t h = 0; h < g_.target_height; ++h)
-        conv2d_add(sums_.bias(sums, 0), from + static_cast<size_t>(h) * pixel, dtype, channels);
+        conv_add(sums_.bias(sums, 0), from + static_cast<size_t>(h) * pixel, dtype, channels);
       for (int64_t h = 0; h < g_.target_height; h += depth_, to += cols) {
         const char* one = from + static_cast<size_t>(h) * pixel;
         if (depth_ == 1) {
-          conv2d_floats(to, one, dtype, channels);
+          conv_floats(to, one, dtype, channels);
         } else {
-          conv2d_pairs(to, one, h + 1 < g_.target_height ? one + pixel : nullptr, channels);
+          conv_pairs(to, one, h + 1 < g_.target_height ? one + pixel : nullptr, channels);
         }
         std::fill(to + channels, to + cols, 0.0f);
       }
@@ -259,9 +259,9 @@ class WeightCall {
   // Column l of the kernel, panel p, frames [t, end) of the block that begins at `first`.
   void column(WeightThread& thread, int64_t first, int64_t t, int64_t end, int64_t p, int64_t l,
               float* sums) const {
-    const Conv2dHeightClass& all = terms_.classes()[0];  // forward there is no other
-    for (const Conv2dRun& run : terms_.runs(all)) {
-      Conv2dOuter o;
+    const ConvHeightClass& all = terms_.classes()[0];  // forward there is no other
+    for (const ConvRun& run : terms_.runs(all)) {
+      ConvOuter o;
       o.x = thread.x_frames;
       o.dy = thread.dy_frames;
       for (int64_t f = t; f < end; ++f) {
@@ -283,18 +283,18 @@ class WeightCall {
     }
   }
 
-  const Conv2dKernel& kernel_;
-  const Conv2dGather& g_;
+  const ConvKernel& kernel_;
+  const ConvGather& g_;
   const ConvSource& source_;
-  const Conv2dGradWeightArgs& args_;
-  const Conv2dTerms& terms_;
+  const ConvGradWeightArgs& args_;
+  const ConvTerms& terms_;
   const WeightSums& sums_;
   const int64_t group_;
   const int depth_;
   const int64_t pixels_;  // slots of a column of dy
 };
 
-WeightSums weight_sums(const Conv2dKernel& kernel, const Conv2dGather& g) {
+WeightSums weight_sums(const ConvKernel& kernel, const ConvGather& g) {
   WeightSums s;
   const int64_t taps = int64_t{g.height.count} * g.time.count;
   if (g.depthwise) return {.panel = g.target_channels, .panels = 1, .terms = taps};
@@ -304,19 +304,19 @@ WeightSums weight_sums(const Conv2dKernel& kernel, const Conv2dGather& g) {
   return s;
 }
 
-size_t weight_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
+size_t weight_workspace(const ConvKernel& kernel, const Context& context, const ConvGather& g) {
   const WeightSums sums = weight_sums(kernel, g);
   Carver carver(nullptr);
-  const Conv2dTerms terms(carver, g, outer_slots(kernel, g), sums.panel);
+  const ConvTerms terms(carver, g, outer_slots(kernel, g), sums.panel);
   carver.take<float>(most_partitions * sums.floats(), sizeof(float));
   return carver.used() + static_cast<size_t>(context.pool->size()) *
-                             conv2d_thread_bytes<WeightThread>(g, outer_slots(kernel, g), sums);
+                             conv_thread_bytes<WeightThread>(g, outer_slots(kernel, g), sums);
 }
 
 // dw and dbias of a group (+)= the partitions' sums.
-void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dTerms& terms,
+void add_partitions(const Context& context, const ConvGather& g, const ConvTerms& terms,
                     const WeightSums& s, float* sums, int64_t partitions,
-                    const Conv2dGradWeightArgs& a, int64_t group) {
+                    const ConvGradWeightArgs& a, int64_t group) {
   const auto total = [&](const float* first, bool accumulate, float& out) {
     double sum = accumulate ? static_cast<double>(out) : 0;
     for (int64_t i = 0; i < partitions; ++i) sum += static_cast<double>(first[i * s.floats()]);
@@ -324,7 +324,7 @@ void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dT
   };
   float* dw = a.dw ? a.dw.as<float>() + group * g.group_weights() : nullptr;
   float* dbias = a.dbias ? a.dbias.as<float>() + group * g.target_channels : nullptr;
-  const Conv2dHeightClass& all = terms.classes()[0];
+  const ConvHeightClass& all = terms.classes()[0];
   // A term has a slot for each channel of the source, and the target's in a panel beside it; or, of
   // depthwise convolutions, a slot for each channel of both.
   const int64_t slots = g.depthwise ? 1 : g.source_channels, step = g.depthwise ? 1 : s.panel;
@@ -348,48 +348,46 @@ void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dT
 
 }  // namespace
 
-size_t conv2d_cpu_workspace(const Conv2dKernel& kernel, const Context& context, Conv2dPhase phase,
-                            const Conv2dDims& dims) {
-  if (phase == Conv2dPhase::grad_weight)
-    return weight_workspace(kernel, context, cpu_gather(conv2d_forward(dims)));
+size_t conv_direct_workspace(const ConvKernel& kernel, const Context& context, ConvPhase phase,
+                             const ConvDims& dims) {
+  if (phase == ConvPhase::grad_weight)
+    return weight_workspace(kernel, context, cpu_gather(conv_forward(dims)));
   return gather_workspace(
       kernel, context,
-      cpu_gather(phase == Conv2dPhase::forward ? conv2d_forward(dims) : conv2d_backward(dims)));
+      cpu_gather(phase == ConvPhase::forward ? conv_forward(dims) : conv_backward(dims)));
 }
 
-void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dArgs& a) {
-  check_conv2d(a);
-  const Conv2dTarget y{{ConvPart::frames, a.to, 0}, a.y.data};
-  gather(kernel, context, cpu_gather(conv2d_forward(a.dims)),
-         conv2d_source(a.from, a.x, a.before, a.after), a.x.dtype, a.w, a.bias, {&y, 1},
-         a.workspace);
+void conv_direct(const ConvKernel& kernel, const Context& context, const ConvArgs& a) {
+  check_conv(a);
+  const ConvTarget y{{ConvPart::frames, a.to, 0}, a.y};
+  gather(kernel, context, cpu_gather(conv_forward(a.dims)),
+         conv_source(a.from, a.x, a.before, a.after), a.x.dtype, a.w, a.bias, {&y, 1}, a.workspace);
 }
 
-void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dGradInputArgs& a) {
-  check_conv2d(a);
-  gather(kernel, context, cpu_gather(conv2d_backward(a.dims)), conv2d_source(a.to, a.dy, {}, {}),
-         a.dy.dtype, a.w, {}, conv2d_grad_targets(a).parts, a.workspace);
+void conv_direct(const ConvKernel& kernel, const Context& context, const ConvGradInputArgs& a) {
+  check_conv(a);
+  gather(kernel, context, cpu_gather(conv_backward(a.dims)), conv_source(a.to, a.dy), a.dy.dtype,
+         a.w, {}, conv_grad_targets(a).parts, a.workspace);
 }
 
-void conv2d_with(const Conv2dKernel& kernel, const Context& context,
-                 const Conv2dGradWeightArgs& a) {
-  check_conv2d(a);
-  RONDO_CHECK(a.x.dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
-  const Conv2dGather g = cpu_gather(conv2d_forward(a.dims));
+void conv_direct(const ConvKernel& kernel, const Context& context, const ConvGradWeightArgs& a) {
+  check_conv(a);
+  RONDO_CHECK(a.x.dtype != DType::f64, "conv on cpu takes f32 or bf16");
+  const ConvGather g = cpu_gather(conv_forward(a.dims));
   const WeightSums s = weight_sums(kernel, g);
-  conv2d_check_workspace(a.workspace, weight_workspace(kernel, context, g));
+  conv_check_workspace(a.workspace, weight_workspace(kernel, context, g));
   Carver carver(a.workspace.data);
-  Conv2dTerms terms(carver, g, outer_slots(kernel, g), s.panel);
+  ConvTerms terms(carver, g, outer_slots(kernel, g), s.panel);
   terms.list_classes();
   float* sums = carver.take<float>(most_partitions * s.floats(), sizeof(float));
   char* memory = static_cast<char*>(a.workspace.data) + carver.used();
-  const ConvSource source = conv2d_source(a.from, a.x, a.before, a.after);
+  const ConvSource source = conv_source(a.from, a.x, a.before, a.after);
   const Blocks blocks({ConvPart::frames, a.to, 0}, block_frames(g));
   const int64_t partitions = std::min(most_partitions, blocks.count());
   for (int64_t group = 0; group < g.groups; ++group) {
-    const ConvSource of_group = conv2d_from_channel(source, group * g.source_channels, a.x.dtype);
+    const ConvSource of_group = conv_from_channel(source, group * g.source_channels, a.x.dtype);
     const WeightCall call(kernel, g, of_group, a, terms, s, group);
-    conv2d_for_items<WeightThread>(
+    conv_for_items<WeightThread>(
         context, memory, partitions,
         [&](WeightThread& thread, int64_t i) {
           float* part = sums + i * s.floats();

@@ -1,5 +1,5 @@
 // The tiles of depthwise convolutions over images, included by the *_simd.cc files inside their
-// instruction set's namespace after kernels/conv2d/conv2d_tiles.h. Everything has internal linkage
+// instruction set's namespace after kernels/conv/conv_tiles.h. Everything has internal linkage
 // (see simd.h).
 //
 // Vectors lie along the channels, of which each is made of its own alone: so many pixels below one
@@ -21,10 +21,10 @@ struct FloatDot {
 
 // Pixels first, first + 1, ... and channels c, c + 1, ...
 template <int M, int N, class T, class Part>
-void put_depthwise(const Conv2dDepthwise& a, int64_t first, int64_t c, Part part) {
+void put_depthwise(const ConvDepthwise& a, int64_t first, int64_t c, Part part) {
   vf acc[M * N] = {};
   for (int64_t i = 0; i < a.count; ++i) {
-    const Conv2dColumn& column = a.columns[i];
+    const ConvColumn& column = a.columns[i];
     const T* x = static_cast<const T*>(column.x) + first * a.x_step + c;
     const float* w = column.w + c;
     for (int64_t k = 0; k < column.taps; ++k, x += a.channels, w += a.channels) {
@@ -61,7 +61,7 @@ void for_channel_strips(int64_t channels, F f) {
 }
 
 template <int M, class T>
-void put_depthwise(const Conv2dDepthwise& a, int64_t first) {
+void put_depthwise(const ConvDepthwise& a, int64_t first) {
   // Tiles go over a frame's channels and the window's columns by turns, from which the processor
   // does not guess what comes next.
   if (a.ahead != nullptr) {
@@ -75,14 +75,14 @@ void put_depthwise(const Conv2dDepthwise& a, int64_t first) {
 }
 
 template <class T>
-void depthwise_pixels_of(const Conv2dDepthwise& a) {
+void depthwise_pixels_of(const ConvDepthwise& a) {
   int64_t first = 0;
   for (; first + 6 <= a.pixels; first += 6) put_depthwise<6, T>(a, first);
   for (; first + 2 <= a.pixels; first += 2) put_depthwise<2, T>(a, first);
   if (first < a.pixels) put_depthwise<1, T>(a, first);
 }
 
-void depthwise_pixels(const Conv2dDepthwise& a) {
+void depthwise_pixels(const ConvDepthwise& a) {
   if (a.dtype == DType::bf16) {
     depthwise_pixels_of<uint16_t>(a);
   } else {
@@ -92,7 +92,7 @@ void depthwise_pixels(const Conv2dDepthwise& a) {
 
 // M rows of the kernel from row `first` on.
 template <int M, int N, class Part>
-void add_depthwise_outer(const Conv2dOuter& a, int64_t first, int64_t c, Part part) {
+void add_depthwise_outer(const ConvOuter& a, int64_t first, int64_t c, Part part) {
   vf acc[M * N] = {};
   for (int64_t f = 0; f < a.frames; ++f) {
     const float* x = a.x[f] + first * a.channels + c;
@@ -116,7 +116,7 @@ void add_depthwise_outer(const Conv2dOuter& a, int64_t first, int64_t c, Part pa
   }
 }
 
-void depthwise_outer(const Conv2dOuter& a) {
+void depthwise_outer(const ConvOuter& a) {
   const int64_t rows = a.terms / a.channels;
   for_channel_strips(a.channels, [&](auto vectors, int64_t c, auto part) {
     int64_t first = 0;

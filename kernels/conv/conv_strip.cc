@@ -1,4 +1,4 @@
-#include "kernels/conv2d/conv2d_strip.h"
+#include "kernels/conv/conv_strip.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,7 +26,7 @@ void copy_channels(uint16_t* to, const void* from, int64_t count) {
 
 }  // namespace
 
-void conv2d_floats(float* to, const void* from, DType dtype, int64_t count) {
+void conv_floats(float* to, const void* from, DType dtype, int64_t count) {
   if (from == nullptr) {
     std::fill_n(to, count, 0.0f);
   } else if (dtype == DType::f32) {
@@ -37,7 +37,7 @@ void conv2d_floats(float* to, const void* from, DType dtype, int64_t count) {
   }
 }
 
-void conv2d_add(float* sums, const void* from, DType dtype, int64_t count) {
+void conv_add(float* sums, const void* from, DType dtype, int64_t count) {
   const auto add = [&](const auto* x) {
     for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<float>(x[i]);
   };
@@ -48,7 +48,7 @@ void conv2d_add(float* sums, const void* from, DType dtype, int64_t count) {
   }
 }
 
-void conv2d_pairs(float* to, const void* first, const void* second, int64_t count) {
+void conv_pairs(float* to, const void* first, const void* second, int64_t count) {
   typedef uint32_t slot __attribute__((may_alias));
   auto* slots = reinterpret_cast<slot*>(to);
   const auto* a = static_cast<const uint16_t*>(first);
@@ -61,14 +61,14 @@ void conv2d_pairs(float* to, const void* first, const void* second, int64_t coun
   }
 }
 
-Conv2dReach conv2d_reach(const ConvTaps& t, int64_t first, int64_t last) {
+ConvReach conv_reach(const ConvTaps& t, int64_t first, int64_t last) {
   const int64_t end = int64_t{t.count - 1} * t.step;
   const int64_t low = first * t.multiply + std::min<int64_t>(0, end) + t.offset;
   const int64_t high = last * t.multiply + std::max<int64_t>(0, end) + t.offset;
   return {floor_div(low, t.divide), floor_div(high, t.divide)};
 }
 
-Conv2dStrip::Conv2dStrip(Carver& carver, const Conv2dGather& g, Conv2dSlots slots, int64_t block)
+ConvStrip::ConvStrip(Carver& carver, const ConvGather& g, ConvSlots slots, int64_t block)
     : time_(g.time),
       beside_(g.beside),
       slots_(slots),
@@ -76,11 +76,11 @@ Conv2dStrip::Conv2dStrip(Carver& carver, const Conv2dGather& g, Conv2dSlots slot
       height_(g.source_height),
       pixel_(g.source_pixel),
       pair_step_(g.height.multiply),
-      pixel_slots_(conv2d_pixel_slots(slots, g.source_channels)) {
-  const Conv2dReach rows = conv2d_reach(g.height, 0, g.target_height - 1);
+      pixel_slots_(conv_pixel_slots(slots, g.source_channels)) {
+  const ConvReach rows = conv_reach(g.height, 0, g.target_height - 1);
   above_ = std::max<int64_t>(0, -rows.low);
   rows_ = above_ + std::max<int64_t>(g.source_height, rows.high + 1);
-  const Conv2dReach times = conv2d_reach(g.time, 0, block - 1);
+  const ConvReach times = conv_reach(g.time, 0, block - 1);
   frames_ = times.high - times.low + 2;  // elsewhere the division may round the other way
   carver.take(values_, frames_ * rows_ * pixel_slots_);
   carver.take(columns_, frames_);
@@ -88,7 +88,7 @@ Conv2dStrip::Conv2dStrip(Carver& carver, const Conv2dGather& g, Conv2dSlots slot
 }
 
 // The frames that are beside each other in column t; false: none of them exists.
-bool Conv2dStrip::find_frames(const ConvSource& source, DType dtype, int64_t n, int64_t t) {
+bool ConvStrip::find_frames(const ConvSource& source, DType dtype, int64_t n, int64_t t) {
   bool any = false;
   for (int64_t l = 0; l < beside_.count; ++l) {
     const ConvPlace place =
@@ -102,24 +102,24 @@ bool Conv2dStrip::find_frames(const ConvSource& source, DType dtype, int64_t n, 
   return any;
 }
 
-void Conv2dStrip::fill_column(float* column, DType dtype) const {
+void ConvStrip::fill_column(float* column, DType dtype) const {
   if (beside_.count > 1) return fill_beside(column, dtype);
   for (int64_t row = 0; row < rows_; ++row, column += pixel_slots_)
     fill_row(column, row - above_, dtype);
 }
 
 // The channels of a pixel of the one frame; nullptr: it is padding.
-const char* Conv2dStrip::pixel(int64_t row, DType dtype) const {
+const char* ConvStrip::pixel(int64_t row, DType dtype) const {
   if (row < 0 || row >= height_) return nullptr;
   return beside_frames_[0] + static_cast<size_t>(row * pixel_) * size_of(dtype);
 }
 
-void Conv2dStrip::fill_row(float* to, int64_t row, DType dtype) const {
+void ConvStrip::fill_row(float* to, int64_t row, DType dtype) const {
   const char* from = pixel(row, dtype);
-  if (slots_ == Conv2dSlots::values) {
-    conv2d_floats(to, from, dtype, channels_);
-  } else if (slots_ == Conv2dSlots::pixel_pairs) {
-    conv2d_pairs(to, from, pixel(row + pair_step_, dtype), channels_);
+  if (slots_ == ConvSlots::values) {
+    conv_floats(to, from, dtype, channels_);
+  } else if (slots_ == ConvSlots::pixel_pairs) {
+    conv_pairs(to, from, pixel(row + pair_step_, dtype), channels_);
   } else {
     auto* pairs = reinterpret_cast<uint16_t*>(to);
     pairs[2 * pixel_slots_ - 1] = 0;  // of an odd number
@@ -128,13 +128,13 @@ void Conv2dStrip::fill_row(float* to, int64_t row, DType dtype) const {
 }
 
 // Frames of one channel each, side by side.
-void Conv2dStrip::fill_beside(float* column, DType dtype) const {
+void ConvStrip::fill_beside(float* column, DType dtype) const {
   auto* values = reinterpret_cast<uint16_t*>(column);
   std::fill_n(column, rows_ * pixel_slots_, 0.0f);
   for (int64_t l = 0; l < beside_.count; ++l) {
     const char* frame = beside_frames_[l];
     if (frame == nullptr) continue;
-    if (slots_ == Conv2dSlots::values) {
+    if (slots_ == ConvSlots::values) {
       float* to = column + above_ * pixel_slots_ + l;
       if (dtype == DType::f32) {
         scatter(to, pixel_slots_, reinterpret_cast<const float*>(frame), height_);
@@ -144,7 +144,7 @@ void Conv2dStrip::fill_beside(float* column, DType dtype) const {
       continue;
     }
     const auto* from = reinterpret_cast<const uint16_t*>(frame);
-    if (slots_ == Conv2dSlots::channel_pairs) {
+    if (slots_ == ConvSlots::channel_pairs) {
       scatter(values + 2 * above_ * pixel_slots_ + l, 2 * pixel_slots_, from, height_);
     } else {
       scatter(values + 2 * (above_ * pixel_slots_ + l), 2 * pixel_slots_, from, height_);
@@ -155,9 +155,9 @@ void Conv2dStrip::fill_beside(float* column, DType dtype) const {
   }
 }
 
-void Conv2dStrip::fill(const ConvSource& source, DType dtype, int64_t n, int64_t first,
-                       int64_t last) {
-  const Conv2dReach times = conv2d_reach(time_, first, last);
+void ConvStrip::fill(const ConvSource& source, DType dtype, int64_t n, int64_t first,
+                     int64_t last) {
+  const ConvReach times = conv_reach(time_, first, last);
   first_ = times.low;
   RONDO_CHECK(times.high - times.low < frames_, "a strip of ", frames_, " frames for ", times.low,
               " to ", times.high);
@@ -169,10 +169,10 @@ void Conv2dStrip::fill(const ConvSource& source, DType dtype, int64_t n, int64_t
   }
 }
 
-Conv2dTerms::Conv2dTerms(Carver& carver, const Conv2dGather& g, Conv2dSlots slots, int64_t panel)
+ConvTerms::ConvTerms(Carver& carver, const ConvGather& g, ConvSlots slots, int64_t panel)
     : gather_(g),
       slots_(slots),
-      pixel_slots_(conv2d_pixel_slots(slots, g.source_channels)),
+      pixel_slots_(conv_pixel_slots(slots, g.source_channels)),
       panel_(panel),
       panels_(g.depthwise ? 1 : ceil_div(g.target_channels, panel)),
       count_(int64_t{g.height.count} * g.time.count * pixel_slots_) {
@@ -183,11 +183,11 @@ Conv2dTerms::Conv2dTerms(Carver& carver, const Conv2dGather& g, Conv2dSlots slot
   carver.take(bias_, std::max(panels_ * panel, g.target_channels));
 }
 
-void Conv2dTerms::list_classes() {
+void ConvTerms::list_classes() {
   const ConvTaps& t = gather_.height;
   int32_t taps = 0, runs = 0;
   for (int32_t p = 0; p < t.divide; ++p) {
-    Conv2dHeightClass c{p, t.divide, 0, runs, 0, taps, 0};
+    ConvHeightClass c{p, t.divide, 0, runs, 0, taps, 0};
     if (p < gather_.target_height) c.pixels = (gather_.target_height - 1 - p) / t.divide + 1;
     int64_t behind = 0;  // the row behind the last tap's
     for (int32_t i = 0; i < t.count; ++i) {
@@ -212,8 +212,8 @@ void Conv2dTerms::list_classes() {
 // to[(k / depth) * panel + o][k % depth] = channel k of output channel o, T's as the slots hold
 // them.
 template <class To, class T>
-void Conv2dTerms::arrange_pixel(To* to, int64_t depth, const T* from, int64_t channels) const {
-  const Conv2dGather& g = gather_;
+void ConvTerms::arrange_pixel(To* to, int64_t depth, const T* from, int64_t channels) const {
+  const ConvGather& g = gather_;
   std::fill_n(to, pixel_slots_ * depth * panel_, To(0.0f));
   for (int64_t k = 0; k < g.source_channels; ++k) {
     To* slots = to + k / depth * depth * panel_ + k % depth;
@@ -224,14 +224,14 @@ void Conv2dTerms::arrange_pixel(To* to, int64_t depth, const T* from, int64_t ch
 }
 
 template <class T>
-void Conv2dTerms::arrange_panel(const T* w, int64_t p, int64_t column) const {
-  const Conv2dGather& g = gather_;
+void ConvTerms::arrange_panel(const T* w, int64_t p, int64_t column) const {
+  const ConvGather& g = gather_;
   const int64_t first = p * panel_, channels = std::min(panel_, g.target_channels - first);
-  for (const Conv2dHeightClass& c : classes()) {
+  for (const ConvHeightClass& c : classes()) {
     for (int64_t i = 0; i < c.taps; ++i) {
       const T* from = w + first * g.target_stride + kernel_row(c, i) * g.row_stride + column;
       float* to = weights_ + (p * count_ + first_term(c, column, i)) * panel_;
-      if (slots_ == Conv2dSlots::values) {
+      if (slots_ == ConvSlots::values) {
         arrange_pixel(to, 1, from, channels);
       } else {
         arrange_pixel(reinterpret_cast<bf16*>(to), 2, from, channels);
@@ -240,8 +240,8 @@ void Conv2dTerms::arrange_panel(const T* w, int64_t p, int64_t column) const {
   }
 }
 
-void Conv2dTerms::arrange(const Context& context, const TensorView& w, const TensorView& bias,
-                          int64_t group) {
+void ConvTerms::arrange(const Context& context, const TensorView& w, const TensorView& bias,
+                        int64_t group) {
   const int64_t columns = gather_.time.count, first = group * gather_.group_weights();
   context.pool->for_range(panels_ * columns, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

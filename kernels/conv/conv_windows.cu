@@ -1,6 +1,9 @@
-// The pieces of a convolution beside its products: windows are copied by a team of threads per tap,
-// weights moved element by element.
+// The pieces of a convolution by windows beside its products: windows are copied by a team of
+// threads per tap, weights moved element by element. And the edges of sequences, a team per frame.
+#include "kernels/conv/conv_windows.h"
+
 #include "kernels/conv/conv_impl.h"
+#include "kernels/conv/edge_frames_impl.h"
 #include "kernels/simt/copy_rows.h"
 
 namespace rondo::RONDO_GPU {
@@ -10,7 +13,7 @@ template <class Word, int lanes>
 __global__ void conv_windows(ConvWindows w, int64_t words) {
   const Team<lanes> team;
   const int64_t count = conv_window_count(w);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *w.count = static_cast<int32_t>(count);
+  if (w.count && blockIdx.x == 0 && threadIdx.x == 0) *w.count = static_cast<int32_t>(count);
   const int64_t parts = count * w.taps.count;
   for (int64_t i = team.first(); i < parts; i += team.stride()) {
     const ConvPlace place = conv_window_place(w, w.first + i / w.taps.count, i % w.taps.count);
@@ -51,6 +54,25 @@ __global__ void conv_permute(ConvPermute p) {
   });
 }
 
+// A frame is in an edge once, so nobody else adds to it.
+template <class T, int lanes>
+__global__ void edge_frames_grad(ConvWindows edge, bool vectors) {
+  const Team<lanes> team;
+  for (int64_t r = team.first(); r < edge.rows; r += team.stride()) {
+    const ConvPlace place = conv_window_place(edge, r, 0);
+    T* to = static_cast<T*>(const_cast<void*>(conv_array(edge.source, place.part)));
+    if (place.part == ConvPart::none || to == nullptr) continue;
+    to += place.row * edge.cols;
+    const T* from = static_cast<const T*>(edge.windows) + r * edge.cols;
+    team.template for_columns<wide<T>>(edge.cols, vectors, [&](int64_t i, auto chunk) {
+      auto sum = chunk.get(to + i);
+      const auto x = chunk.get(from + i);
+      for (int k = 0; k < chunk.n; ++k) sum[k] += x[k];
+      chunk.put(to + i, sum);
+    });
+  }
+}
+
 void gather(const Context& context, const ConvWindows& w) {
   const int64_t bytes = w.cols * static_cast<int64_t>(size_of(w.dtype));
   const ConvSource& s = w.source;
@@ -87,14 +109,35 @@ void scatter(const Context& context, const ConvScatter& s) {
 
 constexpr ConvDevice device{gather, permute, scatter};
 
+template <class T>
+void add_edge(const Context& context, const ConvWindows& edge) {
+  const bool vectors = aligned_rows<wide<T>>(edge.cols, static_cast<const T*>(edge.windows),
+                                             static_cast<const T*>(edge.source.rows),
+                                             static_cast<const T*>(edge.source.before));
+  with_team("edge_frames_grad", edge.rows, edge.cols,
+            [&]<int lanes>(Lanes<lanes>, const LaunchConfig& config) {
+              launch(context, config, edge_frames_grad<T, lanes>, edge, vectors);
+            });
+}
+
 }  // namespace
 
-void conv_gpu(const Context& context, const ConvArgs& a) { conv_with(device, context, a); }
-void conv_grad_input_gpu(const Context& context, const ConvGradInputArgs& a) {
+void conv_windows_gpu(const Context& context, const ConvArgs& a) { conv_with(device, context, a); }
+void conv_windows_gpu(const Context& context, const ConvGradInputArgs& a) {
   conv_with(device, context, a);
 }
-void conv_grad_weight_gpu(const Context& context, const ConvGradWeightArgs& a) {
+void conv_windows_gpu(const Context& context, const ConvGradWeightArgs& a) {
   conv_with(device, context, a);
+}
+
+void edge_frames_gpu(const Context& context, const EdgeFramesArgs& a) {
+  for_edges(a, [&](const ConvWindows& edge) { gather(context, edge); });
+}
+
+void edge_frames_grad_gpu(const Context& context, const EdgeFramesGradArgs& a) {
+  for_edges(a, [&](const ConvWindows& edge) {
+    visit_narrow(edge.dtype, [&]<class T>(T) { add_edge<T>(context, edge); });
+  });
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -2,7 +2,7 @@
 // neighbouring channels, so that weights or pixels are read in rows. Gradients of the weights are
 // sums of columns, 32 output channels to a block. No tile is kept in shared memory: this is for
 // correct results on every GPU, not for speed.
-#include "kernels/conv2d/conv2d_impl.h"
+#include "kernels/conv/conv_impl.h"
 #include "kernels/simt/column_sums.h"
 
 namespace rondo::RONDO_GPU {
@@ -10,7 +10,7 @@ namespace {
 
 // Row `height` of frame t of sequence n of a source of `gather`; nullptr: zeros.
 template <class T>
-__device__ const T* pixel_at(const Conv2dGather& g, const ConvSource& source, int64_t n, int64_t t,
+__device__ const T* pixel_at(const ConvGather& g, const ConvSource& source, int64_t n, int64_t t,
                              int64_t height) {
   if (height < 0 || height >= g.source_height) return nullptr;
   const ConvPlace place = conv_place(source, n, t);
@@ -19,7 +19,7 @@ __device__ const T* pixel_at(const Conv2dGather& g, const ConvSource& source, in
          (place.row * g.source_height + height) * g.source_pixel;
 }
 
-// The position of the source that tap k of `position` reaches; -1 where a stride jumps over it.
+// The position of the source that tap k of `position` reaches; false: a stride jumps over it.
 __device__ inline bool tap_reaches(const ConvTaps& taps, int64_t position, int64_t k, int64_t* at) {
   const int64_t x = position * taps.multiply + k * taps.step + taps.offset;
   if (taps.divide == 1) {
@@ -30,25 +30,9 @@ __device__ inline bool tap_reaches(const ConvTaps& taps, int64_t position, int64
   return x >= 0 && x % taps.divide == 0;
 }
 
-// Frame and sequence of a row of the targets; false: the batch does not have the sequence.
-__device__ inline bool target_frame(const ConvTargets& targets, int64_t row, int64_t* n,
-                                    int64_t* t) {
-  const PackedView& layout = targets.layout;
-  if (targets.part == ConvPart::frames) {
-    *t = layout.row_frame[row];
-    *n = row - layout.row_offsets[*t];
-    return true;
-  }
-  *n = row % layout.capacity.sequences;
-  if (*n >= layout.extent->sequences) return false;
-  *t = row / layout.capacity.sequences;
-  *t += targets.part == ConvPart::before ? -targets.halo_frames : layout.lengths[*n];
-  return true;
-}
-
 template <class T>
 struct GatherArgs {
-  Conv2dGather gather;
+  ConvGather gather;
   ConvSource source;
   ConvTargets targets;
   const T* w;
@@ -59,7 +43,7 @@ struct GatherArgs {
 template <class T>
 __device__ float gathered(const GatherArgs<T>& a, int64_t n, int64_t t, int64_t height,
                           int64_t channel) {
-  const Conv2dGather& g = a.gather;
+  const ConvGather& g = a.gather;
   const int64_t group = channel / g.target_channels, o = channel % g.target_channels;
   float sum = 0;
   for (int64_t l = 0; l < g.time.count; ++l) {
@@ -81,14 +65,14 @@ __device__ float gathered(const GatherArgs<T>& a, int64_t n, int64_t t, int64_t 
 }
 
 template <class T>
-__global__ void conv2d_gather(GatherArgs<T> a) {
-  const Conv2dGather& g = a.gather;
+__global__ void conv_gather(GatherArgs<T> a) {
+  const ConvGather& g = a.gather;
   const int64_t cols = g.target_cols();
   for_elements<1>(conv_target_rows(a.targets) * cols, true, [&](int64_t i, auto) {
     const int64_t col = i % cols, channel = col % g.target_pixel;
     int64_t n, t;
     float value = 0;
-    if (target_frame(a.targets, i / cols, &n, &t)) {
+    if (conv_target_frame(a.targets, i / cols, &n, &t)) {
       value = gathered(a, n, t, col / g.target_pixel, channel);
       if (a.bias) value += a.bias[channel];
     }
@@ -98,7 +82,7 @@ __global__ void conv2d_gather(GatherArgs<T> a) {
 
 template <class T>
 struct WeightArgs {
-  Conv2dGather gather;
+  ConvGather gather;
   ConvSource source;
   PackedView to;
   const T* dy;
@@ -110,8 +94,8 @@ struct WeightArgs {
 // Block (32 output channels, term): the term (channel of the group, row, column) of the weights
 // that is number blockIdx.y, or the bias behind the last.
 template <class T>
-__global__ void conv2d_grad_weight(WeightArgs<T> a, int64_t terms) {
-  const Conv2dGather& g = a.gather;
+__global__ void conv_grad_weight(WeightArgs<T> a, int64_t terms) {
+  const ConvGather& g = a.gather;
   const int64_t o = int64_t{blockIdx.x} * 32 + threadIdx.x % 32, height = g.target_height;
   const int64_t pixels = a.to.extent->rows * height;
   for (int64_t term = blockIdx.y; term <= terms; term += gridDim.y) {
@@ -124,7 +108,7 @@ __global__ void conv2d_grad_weight(WeightArgs<T> a, int64_t terms) {
       const float dy = to_float(a.dy[p * g.target_pixel + o]);
       if (bias) return {{dy}};
       int64_t n, t, frame, row;
-      target_frame({ConvPart::frames, a.to, 0}, p / height, &n, &t);
+      conv_target_frame({ConvPart::frames, a.to, 0}, p / height, &n, &t);
       tap_reaches(g.time, t, l, &frame);
       tap_reaches(g.height, p % height, k, &row);
       const T* pixel = pixel_at<T>(g, a.source, n, frame, row);
@@ -139,21 +123,19 @@ __global__ void conv2d_grad_weight(WeightArgs<T> a, int64_t terms) {
 
 template <class T>
 void gather(const Context& context, const GatherArgs<T>& a) {
-  const ConvTargets& t = a.targets;
-  const int64_t rows = t.part == ConvPart::frames ? t.layout.capacity.rows
-                                                  : t.halo_frames * t.layout.capacity.sequences;
+  const int64_t rows = a.targets.capacity();
   if (rows == 0) return;
-  launch(context, elements_launch("conv2d_gather", rows * a.gather.target_cols(), 1),
-         conv2d_gather<T>, a);
+  launch(context, elements_launch("conv_gather", rows * a.gather.target_cols(), 1), conv_gather<T>,
+         a);
 }
 
 }  // namespace
 
-void conv2d_gpu(const Context& context, const Conv2dArgs& a) {
-  check_conv2d(a);
+void conv_direct_gpu(const Context& context, const ConvArgs& a) {
+  check_conv(a);
   visit_narrow(a.x.dtype, [&]<class T>(T) {
-    gather<T>(context, {conv2d_forward(a.dims),
-                        conv2d_source(a.from, a.x, a.before, a.after),
+    gather<T>(context, {conv_forward(a.dims),
+                        conv_source(a.from, a.x, a.before, a.after),
                         {ConvPart::frames, a.to, 0},
                         a.w.as<T>(),
                         a.bias.as<float>(),
@@ -161,36 +143,36 @@ void conv2d_gpu(const Context& context, const Conv2dArgs& a) {
   });
 }
 
-void conv2d_grad_input_gpu(const Context& context, const Conv2dGradInputArgs& a) {
-  check_conv2d(a);
+void conv_direct_gpu(const Context& context, const ConvGradInputArgs& a) {
+  check_conv(a);
   visit_narrow(a.dy.dtype, [&]<class T>(T) {
-    for (const Conv2dTarget& target : conv2d_grad_targets(a).parts) {
-      if (target.out == nullptr) continue;
-      gather<T>(context, {conv2d_backward(a.dims), conv2d_source(a.to, a.dy, {}, {}), target.frames,
-                          a.w.as<T>(), nullptr, static_cast<T*>(target.out)});
+    for (const ConvTarget& target : conv_grad_targets(a).parts) {
+      if (!target.out) continue;
+      gather<T>(context, {conv_backward(a.dims), conv_source(a.to, a.dy), target.frames,
+                          a.w.as<T>(), nullptr, target.out.as<T>()});
     }
   });
 }
 
-void conv2d_grad_weight_gpu(const Context& context, const Conv2dGradWeightArgs& a) {
-  check_conv2d(a);
-  const Conv2dGather g = conv2d_forward(a.dims);
+void conv_direct_gpu(const Context& context, const ConvGradWeightArgs& a) {
+  check_conv(a);
+  const ConvGather g = conv_forward(a.dims);
   const int64_t terms = g.target_stride;
   visit_narrow(a.x.dtype, [&]<class T>(T) {
     const WeightArgs<T> args{g,
-                             conv2d_source(a.from, a.x, a.before, a.after),
+                             conv_source(a.from, a.x, a.before, a.after),
                              a.to,
                              a.dy.as<T>(),
                              a.dw.as<float>(),
                              a.dbias.as<float>(),
                              a.accumulate};
     launch(context,
-           {.kernel = "conv2d_grad_weight",
+           {.kernel = "conv_grad_weight",
             .grid = {blocks_for(g.target_pixel, 32),
                      static_cast<unsigned>(terms < 65535 ? terms + 1 : 65535)},
             .block = {block_threads},
             .shared_bytes = sizeof(ColumnSums<1>)},
-           conv2d_grad_weight<T>, args, terms);
+           conv_grad_weight<T>, args, terms);
   });
 }
 

@@ -1,5 +1,5 @@
-// What the drivers of the CPU kernels share: conv2d_cpu.cc, and conv2d_in_place.cc for depthwise
-// convolutions. Of kernels/conv2d alone.
+// What the drivers of the CPU kernels share: conv_direct.cc, and conv_in_place.cc for depthwise
+// convolutions. Of kernels/conv alone.
 #pragma once
 
 #include <algorithm>
@@ -10,28 +10,28 @@
 #include "kernels/base/carver.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/op.h"
-#include "kernels/conv2d/conv2d_impl.h"
+#include "kernels/conv/conv_impl.h"
 
 namespace rondo {
 
 // What is read, or written, from the first channel of a group on.
 template <class Pointer>
-Pointer conv2d_from_channel(Pointer p, int64_t channel, DType dtype) {
+Pointer conv_from_channel(Pointer p, int64_t channel, DType dtype) {
   using Byte =
       std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char, char>;
   return p ? static_cast<Byte*>(p) + static_cast<size_t>(channel) * size_of(dtype) : nullptr;
 }
-inline ConvSource conv2d_from_channel(ConvSource source, int64_t channel, DType dtype) {
+inline ConvSource conv_from_channel(ConvSource source, int64_t channel, DType dtype) {
   for (const void** array : {&source.rows, &source.before, &source.after})
-    *array = conv2d_from_channel(*array, channel, dtype);
+    *array = conv_from_channel(*array, channel, dtype);
   return source;
 }
 
 // The frames of a convolution's targets by sequence and place: frame j + shift(n) of sequence n at
 // place j, which are those of its own or those of a halo.
-class Conv2dPlaces {
+class ConvFrames {
  public:
-  explicit Conv2dPlaces(const ConvTargets& frames) : frames_(frames) {}
+  explicit ConvFrames(const ConvTargets& frames) : frames_(frames) {}
   int64_t sequences() const {
     return own() ? frames_.layout.extent->sequences : frames_.layout.capacity.sequences;
   }
@@ -59,25 +59,17 @@ class Conv2dPlaces {
 
 // The workspace: what all threads share, then a piece for each.
 template <class Thread, class... Args>
-size_t conv2d_thread_bytes(const Args&... args) {
+size_t conv_thread_bytes(const Args&... args) {
   Carver carver(nullptr);
   const Thread thread(carver, args...);
   return carver.used();
 }
 
-inline void conv2d_check_workspace(const TensorView& workspace, size_t needed) {
-  RONDO_CHECK(workspace && workspace.bytes() >= needed, "conv2d: workspace of ",
-              workspace ? workspace.bytes() : 0, " bytes, needed ", needed);
-  RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
-              "conv2d: workspace is not aligned to 64 bytes");
-}
-
 // body(thread, i) for i in [0, n), handed out to whoever is free; each worker makes its Thread of
 // its own piece of memory.
 template <class Thread, class F, class... Args>
-void conv2d_for_items(const Context& context, char* memory, int64_t n, F body,
-                      const Args&... args) {
-  const size_t bytes = conv2d_thread_bytes<Thread>(args...);
+void conv_for_items(const Context& context, char* memory, int64_t n, F body, const Args&... args) {
+  const size_t bytes = conv_thread_bytes<Thread>(args...);
   std::atomic<int64_t> next{0};
   context.pool->run(
       [&](int worker) {
@@ -88,13 +80,13 @@ void conv2d_for_items(const Context& context, char* memory, int64_t n, F body,
       static_cast<int>(std::clamp<int64_t>(n, 1, context.pool->size())));
 }
 
-// ---- depthwise: each pixel out of its neighbours where they lie (conv2d_in_place.cc) ----
+// ---- depthwise: each pixel out of its neighbours where they lie (conv_in_place.cc) ----
 
-size_t conv2d_depthwise_workspace(const Context& context, const Conv2dGather& gather);
+size_t conv_depthwise_workspace(const Context& context, const ConvGather& gather);
 // `workspace`: checked.
-void conv2d_depthwise_gather(const Conv2dKernel& kernel, const Context& context,
-                             const Conv2dGather& gather, const ConvSource& source, DType dtype,
-                             const TensorView& w, const TensorView& bias,
-                             std::span<const Conv2dTarget> targets, const TensorView& workspace);
+void conv_depthwise_gather(const ConvKernel& kernel, const Context& context,
+                           const ConvGather& gather, const ConvSource& source, DType dtype,
+                           const TensorView& w, const TensorView& bias,
+                           std::span<const ConvTarget> targets, const TensorView& workspace);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // The register tiles of convolutions over images, included by the *_simd.cc files inside their
-// instruction set's namespace after kernels/conv2d/conv2d_depthwise.h. The including file defines
+// instruction set's namespace after kernels/conv/conv_depthwise.h. The including file defines
 //   struct Dot { static vf madd(vf acc, vf a, vf b); }   acc + a * b, per slot
 //   constexpr int depth                                  values per slot
 // Everything has internal linkage (see simd.h).
@@ -35,11 +35,11 @@ int64_t panel(int64_t channels, int64_t pixels) {
 
 // sums[m][v] = the products of pixel `first` + m.
 template <int M, int V>
-void add_terms(const Conv2dPixels& a, int64_t first, vf* sums) {
+void add_terms(const ConvPixels& a, int64_t first, vf* sums) {
   vf acc[M * V] = {};
   const int64_t step = a.x_step;
   for (int64_t s = 0; s < a.segment_count; ++s) {
-    const Conv2dSegment& segment = a.segments[s];
+    const ConvSegment& segment = a.segments[s];
     const float* w = a.w + segment.first_term * V * W;
     // A pointer for every third pixel: the two after it are addressed by `step` and 2 `step`.
     const float* x[(M + 2) / 3];
@@ -65,7 +65,7 @@ void add_terms(const Conv2dPixels& a, int64_t first, vf* sums) {
 
 // acc[m][v] += sums of x[m] dy[v] over all pixels, from term `first` on.
 template <int M, int V>
-void add_outer(const Conv2dOuter& a, int64_t first) {
+void add_outer(const ConvOuter& a, int64_t first) {
   vf acc[M * V] = {};
   for (int64_t f = 0; f < a.frames; ++f) {
     const float* x = a.x[f] + first;
@@ -88,7 +88,7 @@ void add_outer(const Conv2dOuter& a, int64_t first) {
 }
 
 template <class T>
-void put_pixels(const Conv2dPixels& a, int64_t first, int rows, int vectors, const vf* sums) {
+void put_pixels(const ConvPixels& a, int64_t first, int rows, int vectors, const vf* sums) {
   T* y = static_cast<T*>(a.y) + first * a.y_step;
   for (int m = 0; m < rows; ++m, y += a.y_step) {
     for (int v = 0; v < vectors && v * W < a.channels; ++v) {
@@ -103,11 +103,11 @@ void put_pixels(const Conv2dPixels& a, int64_t first, int rows, int vectors, con
   }
 }
 
-using AddTerms = void (*)(const Conv2dPixels&, int64_t, vf*);
-using AddOuter = void (*)(const Conv2dOuter&, int64_t);
+using AddTerms = void (*)(const ConvPixels&, int64_t, vf*);
+using AddOuter = void (*)(const ConvOuter&, int64_t);
 
 template <int V, int... M>
-void pixels_of(const Conv2dPixels& a, std::integer_sequence<int, M...>) {
+void pixels_of(const ConvPixels& a, std::integer_sequence<int, M...>) {
   static constexpr AddTerms tiles[] = {add_terms<M + 1, V>...};
   constexpr int most = sizeof...(M);
   const int64_t count = (a.pixels + most - 1) / most;
@@ -125,7 +125,7 @@ void pixels_of(const Conv2dPixels& a, std::integer_sequence<int, M...>) {
 }
 
 template <int V, int... M>
-void outer_of(const Conv2dOuter& a, std::integer_sequence<int, M...>) {
+void outer_of(const ConvOuter& a, std::integer_sequence<int, M...>) {
   static constexpr AddOuter tiles[] = {add_outer<M + 1, V>...};
   constexpr int most = sizeof...(M);
   const int64_t count = (a.terms + most - 1) / most;
@@ -148,12 +148,12 @@ void for_panel(int64_t panel, F use) {
   with(std::integral_constant<int, 1>{});
 }
 
-void pixels(const Conv2dPixels& a) {
+void pixels(const ConvPixels& a) {
   for_panel(a.panel, [&]<int V>(auto rows) { pixels_of<V>(a, rows); });
 }
 
-void outer(const Conv2dOuter& a) {
+void outer(const ConvOuter& a) {
   for_panel(a.panel, [&]<int V>(auto rows) { outer_of<V>(a, rows); });
 }
 
-constexpr Conv2dKernel kernel = {depth, panel, pixels, outer, depthwise_pixels, depthwise_outer};
+constexpr ConvKernel kernel = {depth, panel, pixels, outer, depthwise_pixels, depthwise_outer};

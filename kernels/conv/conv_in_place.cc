@@ -1,12 +1,12 @@
 // Depthwise convolutions on CPUs: what each pixel is made of, y of x and dx of dy. A copy of the
-// frames would take as long as all the products (conv2d_cpu.cc makes one where there are many), so
+// frames would take as long as all the products (conv_direct.cc makes one where there are many), so
 // windows are read where they lie; what reaches above a frame or below it is left out.
 #include <algorithm>
 
 #include "kernels/base/arithmetic.h"
-#include "kernels/conv2d/conv2d_driver.h"
-#include "kernels/conv2d/conv2d_strip.h"
-#include "kernels/conv2d/conv2d_tiles.h"
+#include "kernels/conv/conv_driver.h"
+#include "kernels/conv/conv_strip.h"
+#include "kernels/conv/conv_tiles.h"
 
 namespace rondo {
 namespace {
@@ -20,9 +20,9 @@ struct Item {
   int64_t place, sequence;  // the first ones
 };
 
-class Items : public Conv2dPlaces {
+class Items : public ConvFrames {
  public:
-  Items(const ConvTargets& frames, int64_t sequences) : Conv2dPlaces(frames), at_once_(sequences) {
+  Items(const ConvTargets& frames, int64_t sequences) : ConvFrames(frames), at_once_(sequences) {
     for (int64_t place = 0, n; (n = active(place)) > 0; place += most_places)
       count_ += ceil_div(n, at_once_);
   }
@@ -53,10 +53,10 @@ class Items : public Conv2dPlaces {
 };
 
 struct Thread {
-  Conv2dColumn* columns = nullptr;
+  ConvColumn* columns = nullptr;
   const char** frames = nullptr;
 
-  Thread(Carver& carver, const Conv2dGather& g) {
+  Thread(Carver& carver, const ConvGather& g) {
     carver.take(columns, int64_t{g.height.count} * g.time.count);
     carver.take(frames, g.time.count);
   }
@@ -64,17 +64,17 @@ struct Thread {
 
 class Call {
  public:
-  Call(const Conv2dKernel& kernel, const Conv2dGather& g, const ConvSource& source, DType dtype,
-       const Conv2dTerms& terms)
+  Call(const ConvKernel& kernel, const ConvGather& g, const ConvSource& source, DType dtype,
+       const ConvTerms& terms)
       : kernel_(kernel), g_(g), source_(source), dtype_(dtype), terms_(terms) {}
 
   // Frame t of sequence n, to y.
   void frame(Thread& thread, int64_t n, int64_t t, char* y) const {
     for (int64_t l = 0; l < g_.time.count; ++l) thread.frames[l] = source_frame(n, t, l);
-    for (const Conv2dHeightClass& c : terms_.classes()) {
+    for (const ConvHeightClass& c : terms_.classes()) {
       // Pixels whose windows do not leave the frame: [low, high).
       int64_t low = 0, high = c.pixels;
-      for (const Conv2dRun& run : terms_.runs(c)) {
+      for (const ConvRun& run : terms_.runs(c)) {
         const int64_t step = g_.height.multiply, last = g_.source_height - run.taps - run.offset;
         low = std::max(low, ceil_div<int64_t>(std::max(-run.offset, 0), step));
         high = std::min(high, last < 0 ? 0 : last / step + 1);
@@ -94,32 +94,32 @@ class Call {
     if (at % g_.time.divide != 0) return nullptr;
     const ConvPlace place = conv_place(source_, n, at / g_.time.divide);
     if (place.part == ConvPart::none) return nullptr;
-    return conv2d_from_channel(static_cast<const char*>(conv_array(source_, place.part)),
-                               place.row * g_.source_height * g_.source_pixel, dtype_);
+    return conv_from_channel(static_cast<const char*>(conv_array(source_, place.part)),
+                             place.row * g_.source_height * g_.source_pixel, dtype_);
   }
 
   // What lies behind the latest frame of the window: the next sequence's.
   const char* ahead(const Thread& thread, int64_t first) const {
     const char* latest = thread.frames[g_.time.step > 0 ? g_.time.count - 1 : 0];
     if (latest == nullptr) return nullptr;
-    return conv2d_from_channel(latest, (g_.source_height + first) * g_.source_pixel, dtype_);
+    return conv_from_channel(latest, (g_.source_height + first) * g_.source_pixel, dtype_);
   }
 
   // Pixels first, first + 1, ... of a class, whose windows have the same rows inside the frame.
-  void pixels(Thread& thread, const Conv2dHeightClass& c, int64_t first, int64_t count,
+  void pixels(Thread& thread, const ConvHeightClass& c, int64_t first, int64_t count,
               char* y) const {
-    Conv2dDepthwise d;
+    ConvDepthwise d;
     d.columns = thread.columns;
     for (int64_t l = 0; l < g_.time.count; ++l) {
       if (thread.frames[l] == nullptr) continue;
-      for (const Conv2dRun& run : terms_.runs(c)) {
+      for (const ConvRun& run : terms_.runs(c)) {
         const int64_t row = run.offset + first * g_.height.multiply;
         const int64_t begin = std::max<int64_t>(row, 0);
         const int64_t end = std::min<int64_t>(row + run.taps, g_.source_height);
         if (begin >= end) continue;
         const int64_t tap = run.first_tap + begin - row;
         thread.columns[d.count++] = {
-            conv2d_from_channel(thread.frames[l], begin * g_.source_pixel, dtype_),
+            conv_from_channel(thread.frames[l], begin * g_.source_pixel, dtype_),
             terms_.weights(0) + terms_.first_term(c, l, tap), end - begin};
       }
     }
@@ -128,49 +128,49 @@ class Call {
     d.channels = g_.target_channels;
     d.bias = terms_.bias(0);
     d.ahead = ahead(thread, first);
-    d.y = conv2d_from_channel(y, (c.first + first * c.step) * g_.target_pixel, dtype_);
+    d.y = conv_from_channel(y, (c.first + first * c.step) * g_.target_pixel, dtype_);
     d.y_step = c.step * g_.target_pixel;
     d.dtype = dtype_;
     kernel_.depthwise_pixels(d);
   }
 
-  const Conv2dKernel& kernel_;
-  const Conv2dGather& g_;
+  const ConvKernel& kernel_;
+  const ConvGather& g_;
   const ConvSource& source_;
   const DType dtype_;
-  const Conv2dTerms& terms_;
+  const ConvTerms& terms_;
 };
 
 }  // namespace
 
-size_t conv2d_depthwise_workspace(const Context& context, const Conv2dGather& g) {
+size_t conv_depthwise_workspace(const Context& context, const ConvGather& g) {
   Carver carver(nullptr);
-  const Conv2dTerms terms(carver, g, Conv2dSlots::values, 1);
-  return carver.used() + static_cast<size_t>(context.pool->size()) * conv2d_thread_bytes<Thread>(g);
+  const ConvTerms terms(carver, g, ConvSlots::values, 1);
+  return carver.used() + static_cast<size_t>(context.pool->size()) * conv_thread_bytes<Thread>(g);
 }
 
-void conv2d_depthwise_gather(const Conv2dKernel& kernel, const Context& context,
-                             const Conv2dGather& g, const ConvSource& source, DType dtype,
-                             const TensorView& w, const TensorView& bias,
-                             std::span<const Conv2dTarget> targets, const TensorView& workspace) {
+void conv_depthwise_gather(const ConvKernel& kernel, const Context& context, const ConvGather& g,
+                           const ConvSource& source, DType dtype, const TensorView& w,
+                           const TensorView& bias, std::span<const ConvTarget> targets,
+                           const TensorView& workspace) {
   Carver carver(workspace.data);
-  Conv2dTerms terms(carver, g, Conv2dSlots::values, 1);
+  ConvTerms terms(carver, g, ConvSlots::values, 1);
   terms.list_classes();
   terms.arrange(context, w, bias, 0);
   char* memory = static_cast<char*>(workspace.data) + carver.used();
   const Call call(kernel, g, source, dtype, terms);
   const int64_t window = int64_t{g.time.count} * g.source_height * g.source_pixel *
                          static_cast<int64_t>(size_of(dtype));
-  for (const Conv2dTarget& target : targets) {
-    if (target.out == nullptr) continue;
+  for (const ConvTarget& target : targets) {
+    if (!target.out) continue;
     const Items items(target.frames, std::max<int64_t>(1, near_bytes / window));
     const auto frame = [&](Thread& thread, int64_t n, int64_t j) {
-      char* y = conv2d_from_channel(static_cast<char*>(target.out),
-                                    items.row(n, j) * g.target_cols(), dtype);
+      char* y = conv_from_channel(static_cast<char*>(target.out.data),
+                                  items.row(n, j) * g.target_cols(), dtype);
       if (items.exists(n)) return call.frame(thread, n, j + items.shift(n), y);
       std::fill_n(y, static_cast<size_t>(g.target_cols()) * size_of(dtype), char{0});
     };
-    conv2d_for_items<Thread>(
+    conv_for_items<Thread>(
         context, memory, items.count(),
         [&](Thread& thread, int64_t i) {
           items.each(items.at(i), [&](int64_t n, int64_t j) { frame(thread, n, j); });

@@ -2,21 +2,21 @@
 #include <utility>
 
 #include "kernels/base/cpu/simd_rows.h"
-#include "kernels/conv2d/conv2d_tiles.h"
+#include "kernels/conv/conv_tiles.h"
 
 namespace rondo::RONDO_ISA {
 namespace {
 
 constexpr int depth = 1;
 
-#include "kernels/conv2d/conv2d_depthwise.h"
+#include "kernels/conv/conv_depthwise.h"
 
 using Dot = FloatDot;
 
-#include "kernels/conv2d/conv2d_micro.h"
+#include "kernels/conv/conv_micro.h"
 
 }  // namespace
 
-const Conv2dKernel* const conv2d_kernel = &kernel;
+const ConvKernel* const conv_kernel = &kernel;
 
 }  // namespace rondo::RONDO_ISA
