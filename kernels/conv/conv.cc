@@ -1,6 +1,7 @@
 #include "kernels/conv/conv.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/conv/conv_impl.h"
 #include "kernels/conv/conv_tiles.h"
@@ -143,19 +144,14 @@ ConvGather conv_forward(const ConvDims& d) {
 }
 
 ConvGather conv_backward(const ConvDims& d) {
-  return {conv_backward_taps(d.height),
-          conv_backward_taps(d.time),
-          d.out / d.groups,
-          d.in / d.groups,
-          d.out,
-          d.in,
-          d.out_height,
-          d.in_height,
-          d.weight_cols(),
-          d.taps(),
-          d.time.kernel,
-          d.groups,
-          {}};
+  ConvGather g = conv_forward(d);
+  g.height = conv_backward_taps(d.height);
+  g.time = conv_backward_taps(d.time);
+  std::swap(g.source_channels, g.target_channels);
+  std::swap(g.source_pixel, g.target_pixel);
+  std::swap(g.source_height, g.target_height);
+  std::swap(g.source_stride, g.target_stride);
+  return g;
 }
 
 ConvGather conv_unfolded(ConvGather g) {

@@ -202,54 +202,50 @@ struct WeightThread {
   }
 };
 
-class WeightCall {
- public:
-  WeightCall(const ConvKernel& kernel, const ConvGather& g, const ConvSource& source,
-             const ConvGradWeightArgs& args, const ConvTerms& terms, const WeightSums& sums,
-             int64_t group)
-      : kernel_(kernel),
-        g_(g),
-        source_(source),
-        args_(args),
-        terms_(terms),
-        sums_(sums),
-        group_(group),
-        depth_(depth_of(kernel, g)),
-        pixels_(ceil_div<int64_t>(g.target_height, depth_)) {}
+struct WeightCall {
+  const ConvKernel& kernel;
+  const ConvGather& g;
+  const ConvSource& source;
+  const ConvGradWeightArgs& args;
+  const ConvTerms& terms;
+  const WeightSums& layout;
+  const int64_t group;
+  const int depth;
+  const int64_t pixels;  // slots of a column of dy
 
   void block(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
-    thread.strip.fill(source_, args_.dy.dtype, b.sequence, b.first, b.last);
+    thread.strip.fill(source, args.dy.dtype, b.sequence, b.first, b.last);
     copy_dy(thread, blocks, b, sums);
     const int64_t near =
-        std::clamp<int64_t>(near_slots / (pixels_ * sums_.panel), 1, block_frames(g_));
+        std::clamp<int64_t>(near_slots / (pixels * layout.panel), 1, block_frames(g));
     for (int64_t t = b.first; t <= b.last; t += near) {
       const int64_t end = std::min(t + near, b.last + 1);
-      for (int64_t p = 0; p < sums_.panels; ++p) {
-        for (int64_t l = 0; l < g_.time.count; ++l) column(thread, b.first, t, end, p, l, sums);
+      for (int64_t p = 0; p < layout.panels; ++p) {
+        for (int64_t l = 0; l < g.time.count; ++l) column(thread, b.first, t, end, p, l, sums);
       }
     }
   }
 
  private:
-  int64_t dy_cols() const { return sums_.panels * sums_.panel; }
+  int64_t dy_cols() const { return layout.panels * layout.panel; }
 
   // dy in whole panels; and its sums, which are the bias's gradient.
   void copy_dy(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
-    const int64_t channels = g_.target_channels, cols = dy_cols();
-    const DType dtype = args_.dy.dtype;
-    const size_t pixel = static_cast<size_t>(g_.target_pixel) * size_of(dtype);
+    const int64_t channels = g.target_channels, cols = dy_cols();
+    const DType dtype = args.dy.dtype;
+    const size_t pixel = static_cast<size_t>(g.target_pixel) * size_of(dtype);
     float* to = thread.dy;
     for (int64_t t = b.first; t <= b.last; ++t) {
-      const int64_t at = blocks.row(b.sequence, t) * g_.target_cols() + group_ * channels;
-      const char* from = conv_from_channel(static_cast<const char*>(args_.dy.data), at, dtype);
-      for (int64_t h = 0; h < g_.target_height; ++h)
-        conv_add(sums_.bias(sums, 0), from + static_cast<size_t>(h) * pixel, dtype, channels);
-      for (int64_t h = 0; h < g_.target_height; h += depth_, to += cols) {
+      const int64_t at = blocks.row(b.sequence, t) * g.target_cols() + group * channels;
+      const char* from = conv_from_channel(static_cast<const char*>(args.dy.data), at, dtype);
+      for (int64_t h = 0; h < g.target_height; ++h)
+        conv_add(layout.bias(sums, 0), from + static_cast<size_t>(h) * pixel, dtype, channels);
+      for (int64_t h = 0; h < g.target_height; h += depth, to += cols) {
         const char* one = from + static_cast<size_t>(h) * pixel;
-        if (depth_ == 1) {
+        if (depth == 1) {
           conv_floats(to, one, dtype, channels);
         } else {
-          conv_pairs(to, one, h + 1 < g_.target_height ? one + pixel : nullptr, channels);
+          conv_pairs(to, one, h + 1 < g.target_height ? one + pixel : nullptr, channels);
         }
         std::fill(to + channels, to + cols, 0.0f);
       }
@@ -259,39 +255,29 @@ class WeightCall {
   // Column l of the kernel, panel p, frames [t, end) of the block that begins at `first`.
   void column(WeightThread& thread, int64_t first, int64_t t, int64_t end, int64_t p, int64_t l,
               float* sums) const {
-    const ConvHeightClass& all = terms_.classes()[0];  // forward there is no other
-    for (const ConvRun& run : terms_.runs(all)) {
+    const ConvHeightClass& all = terms.classes()[0];  // forward there is no other
+    for (const ConvRun& run : terms.runs(all)) {
       ConvOuter o;
       o.x = thread.x_frames;
       o.dy = thread.dy_frames;
       for (int64_t f = t; f < end; ++f) {
         const float* x =
-            thread.strip.at(f * g_.time.multiply + l * g_.time.step + g_.time.offset, run.offset);
+            thread.strip.at(f * g.time.multiply + l * g.time.step + g.time.offset, run.offset);
         if (x == nullptr) continue;
         thread.x_frames[o.frames] = x;
         thread.dy_frames[o.frames++] =
-            thread.dy + (f - first) * pixels_ * dy_cols() + p * sums_.panel;
+            thread.dy + (f - first) * pixels * dy_cols() + p * layout.panel;
       }
-      o.pixels = pixels_;
-      o.x_step = depth_ * g_.height.multiply * g_.source_channels;
+      o.pixels = pixels;
+      o.x_step = depth * g.height.multiply * g.source_channels;
       o.dy_step = dy_cols();
-      o.terms = run.taps * g_.source_channels;
-      o.panel = g_.depthwise ? 1 : sums_.panel;
-      o.channels = g_.source_channels;
-      o.sums = sums_.weights(sums, p) + terms_.first_term(all, l, run.first_tap) * o.panel;
-      if (o.frames > 0) (g_.depthwise ? kernel_.depthwise_outer : kernel_.outer)(o);
+      o.terms = run.taps * g.source_channels;
+      o.panel = g.depthwise ? 1 : layout.panel;
+      o.channels = g.source_channels;
+      o.sums = layout.weights(sums, p) + terms.first_term(all, l, run.first_tap) * o.panel;
+      if (o.frames > 0) (g.depthwise ? kernel.depthwise_outer : kernel.outer)(o);
     }
   }
-
-  const ConvKernel& kernel_;
-  const ConvGather& g_;
-  const ConvSource& source_;
-  const ConvGradWeightArgs& args_;
-  const ConvTerms& terms_;
-  const WeightSums& sums_;
-  const int64_t group_;
-  const int depth_;
-  const int64_t pixels_;  // slots of a column of dy
 };
 
 WeightSums weight_sums(const ConvKernel& kernel, const ConvGather& g) {
@@ -384,9 +370,11 @@ void conv_direct(const ConvKernel& kernel, const Context& context, const ConvGra
   const ConvSource source = conv_source(a.from, a.x, a.before, a.after);
   const Blocks blocks({ConvPart::frames, a.to, 0}, block_frames(g));
   const int64_t partitions = std::min(most_partitions, blocks.count());
+  const int depth = depth_of(kernel, g);
+  const int64_t pixels = ceil_div<int64_t>(g.target_height, depth);
   for (int64_t group = 0; group < g.groups; ++group) {
     const ConvSource of_group = conv_from_channel(source, group * g.source_channels, a.x.dtype);
-    const WeightCall call(kernel, g, of_group, a, terms, s, group);
+    const WeightCall call{kernel, g, of_group, a, terms, s, group, depth, pixels};
     conv_for_items<WeightThread>(
         context, memory, partitions,
         [&](WeightThread& thread, int64_t i) {

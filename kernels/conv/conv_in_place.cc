@@ -62,20 +62,21 @@ struct Thread {
   }
 };
 
-class Call {
- public:
-  Call(const ConvKernel& kernel, const ConvGather& g, const ConvSource& source, DType dtype,
-       const ConvTerms& terms)
-      : kernel_(kernel), g_(g), source_(source), dtype_(dtype), terms_(terms) {}
+struct Call {
+  const ConvKernel& kernel;
+  const ConvGather& g;
+  const ConvSource& source;
+  const DType dtype;
+  const ConvTerms& terms;
 
   // Frame t of sequence n, to y.
   void frame(Thread& thread, int64_t n, int64_t t, char* y) const {
-    for (int64_t l = 0; l < g_.time.count; ++l) thread.frames[l] = source_frame(n, t, l);
-    for (const ConvHeightClass& c : terms_.classes()) {
+    for (int64_t l = 0; l < g.time.count; ++l) thread.frames[l] = source_frame(n, t, l);
+    for (const ConvHeightClass& c : terms.classes()) {
       // Pixels whose windows do not leave the frame: [low, high).
       int64_t low = 0, high = c.pixels;
-      for (const ConvRun& run : terms_.runs(c)) {
-        const int64_t step = g_.height.multiply, last = g_.source_height - run.taps - run.offset;
+      for (const ConvRun& run : terms.runs(c)) {
+        const int64_t step = g.height.multiply, last = g.source_height - run.taps - run.offset;
         low = std::max(low, ceil_div<int64_t>(std::max(-run.offset, 0), step));
         high = std::min(high, last < 0 ? 0 : last / step + 1);
       }
@@ -90,19 +91,19 @@ class Call {
  private:
   // The one that column l of the kernel meets; nullptr: there is none.
   const char* source_frame(int64_t n, int64_t t, int64_t l) const {
-    const int64_t at = t * g_.time.multiply + l * g_.time.step + g_.time.offset;
-    if (at % g_.time.divide != 0) return nullptr;
-    const ConvPlace place = conv_place(source_, n, at / g_.time.divide);
+    const int64_t at = t * g.time.multiply + l * g.time.step + g.time.offset;
+    if (at % g.time.divide != 0) return nullptr;
+    const ConvPlace place = conv_place(source, n, at / g.time.divide);
     if (place.part == ConvPart::none) return nullptr;
-    return conv_from_channel(static_cast<const char*>(conv_array(source_, place.part)),
-                             place.row * g_.source_height * g_.source_pixel, dtype_);
+    return conv_from_channel(static_cast<const char*>(conv_array(source, place.part)),
+                             place.row * g.source_height * g.source_pixel, dtype);
   }
 
   // What lies behind the latest frame of the window: the next sequence's.
   const char* ahead(const Thread& thread, int64_t first) const {
-    const char* latest = thread.frames[g_.time.step > 0 ? g_.time.count - 1 : 0];
+    const char* latest = thread.frames[g.time.step > 0 ? g.time.count - 1 : 0];
     if (latest == nullptr) return nullptr;
-    return conv_from_channel(latest, (g_.source_height + first) * g_.source_pixel, dtype_);
+    return conv_from_channel(latest, (g.source_height + first) * g.source_pixel, dtype);
   }
 
   // Pixels first, first + 1, ... of a class, whose windows have the same rows inside the frame.
@@ -110,35 +111,29 @@ class Call {
               char* y) const {
     ConvDepthwise d;
     d.columns = thread.columns;
-    for (int64_t l = 0; l < g_.time.count; ++l) {
+    for (int64_t l = 0; l < g.time.count; ++l) {
       if (thread.frames[l] == nullptr) continue;
-      for (const ConvRun& run : terms_.runs(c)) {
-        const int64_t row = run.offset + first * g_.height.multiply;
+      for (const ConvRun& run : terms.runs(c)) {
+        const int64_t row = run.offset + first * g.height.multiply;
         const int64_t begin = std::max<int64_t>(row, 0);
-        const int64_t end = std::min<int64_t>(row + run.taps, g_.source_height);
+        const int64_t end = std::min<int64_t>(row + run.taps, g.source_height);
         if (begin >= end) continue;
         const int64_t tap = run.first_tap + begin - row;
         thread.columns[d.count++] = {
-            conv_from_channel(thread.frames[l], begin * g_.source_pixel, dtype_),
-            terms_.weights(0) + terms_.first_term(c, l, tap), end - begin};
+            conv_from_channel(thread.frames[l], begin * g.source_pixel, dtype),
+            terms.weights(0) + terms.first_term(c, l, tap), end - begin};
       }
     }
     d.pixels = count;
-    d.x_step = g_.height.multiply * g_.source_pixel;
-    d.channels = g_.target_channels;
-    d.bias = terms_.bias(0);
+    d.x_step = g.height.multiply * g.source_pixel;
+    d.channels = g.target_channels;
+    d.bias = terms.bias(0);
     d.ahead = ahead(thread, first);
-    d.y = conv_from_channel(y, (c.first + first * c.step) * g_.target_pixel, dtype_);
-    d.y_step = c.step * g_.target_pixel;
-    d.dtype = dtype_;
-    kernel_.depthwise_pixels(d);
+    d.y = conv_from_channel(y, (c.first + first * c.step) * g.target_pixel, dtype);
+    d.y_step = c.step * g.target_pixel;
+    d.dtype = dtype;
+    kernel.depthwise_pixels(d);
   }
-
-  const ConvKernel& kernel_;
-  const ConvGather& g_;
-  const ConvSource& source_;
-  const DType dtype_;
-  const ConvTerms& terms_;
 };
 
 }  // namespace
@@ -158,7 +153,7 @@ void conv_depthwise_gather(const ConvKernel& kernel, const Context& context, con
   terms.list_classes();
   terms.arrange(context, w, bias, 0);
   char* memory = static_cast<char*>(workspace.data) + carver.used();
-  const Call call(kernel, g, source, dtype, terms);
+  const Call call{kernel, g, source, dtype, terms};
   const int64_t window = int64_t{g.time.count} * g.source_height * g.source_pixel *
                          static_cast<int64_t>(size_of(dtype));
   for (const ConvTarget& target : targets) {

@@ -37,72 +37,11 @@ StrideTaps stride_taps(const ConvAxis& a, int32_t frame) {
   return s;
 }
 
-int64_t window_cols(ConvPhase phase, const ConvDims& d) {
-  return phase == ConvPhase::grad_input ? d.out : d.in;
-}
-
 // The most rows that there are windows of, in one of the arrays.
 int64_t target_capacity(ConvPhase phase, const ConvDims& d, const PackedCapacity& from,
                         const PackedCapacity& to) {
   if (phase != ConvPhase::grad_input) return to.rows;
   return std::max(from.rows, (d.time.span() - 1) * from.sequences);
-}
-
-// Rows of windows that are made at a time: few enough to still be in a CPU's cache when they are
-// multiplied, enough for a product to be worth its preparations. (In the simulator so few that
-// tests see several.) It depends on the shape alone, and with it the order of the sums over rows.
-int64_t window_rows(const Context& context, ConvPhase phase, const ConvDims& d, DType dtype,
-                    const PackedCapacity& from, const PackedCapacity& to) {
-  const int64_t window = d.time.kernel * window_cols(phase, d);
-  const bool gpu = context.backend == Backend::cuda;
-  const int64_t bytes = gpu ? 64 << 20 : 2 << 20, least = gpu ? 4096 : 512;
-  const int64_t fit = bytes / (window * static_cast<int64_t>(size_of(dtype))) / 64 * 64;
-  return std::clamp<int64_t>(target_capacity(phase, d, from, to), 1, std::max(fit, least));
-}
-
-struct Space {
-  void* weights;  // arranged for the product: of the compute dtype, or f32 sums
-  void* windows;
-  void* results;  // of one stride, before they go to their frames; absent without strides
-  int32_t* count;
-  TensorView gemm;
-};
-
-// c [rows, n] = windows [rows, window] b [window, n], or c [m, window] (+)= dy^T windows.
-GemmArgs product(ConvPhase phase, const ConvDims& d, DType t, int64_t rows, int64_t taps) {
-  GemmArgs g;
-  g.dtype = g.c_dtype = t;
-  if (phase == ConvPhase::grad_weight) {
-    g.m = d.out, g.n = d.in * taps, g.k = rows;
-    g.transpose_a = true;
-    g.lda = d.out, g.ldb = g.ldc = g.n;
-    g.c_dtype = DType::f32;
-  } else {
-    const bool forward = phase == ConvPhase::forward;
-    g.m = rows, g.n = forward ? d.out : d.in, g.k = (forward ? d.in : d.out) * taps;
-    g.lda = g.k, g.ldb = g.ldc = g.n;
-  }
-  g.spare_rows = true;
-  return g;
-}
-
-Space carve(Carver& carver, const Context& context, ConvPhase phase, const ConvDims& d, DType t,
-            int64_t rows) {
-  Space s;
-  const auto elements = static_cast<size_t>(d.in * d.out * d.time.kernel);
-  s.weights = carver.take(elements * size_of(phase == ConvPhase::grad_weight ? DType::f32 : t));
-  s.windows =
-      carver.take(static_cast<size_t>(rows * d.time.kernel * window_cols(phase, d)) * size_of(t));
-  const bool strides = phase == ConvPhase::grad_input && d.time.stride > 1;
-  s.results = strides ? carver.take(static_cast<size_t>(rows * d.in) * size_of(t)) : nullptr;
-  s.count = static_cast<int32_t*>(carver.take(sizeof(int32_t)));
-  size_t bytes = gemm_workspace_bytes(context, product(phase, d, t, rows, d.time.kernel));
-  for (int32_t f = 0; strides && f < d.time.stride; ++f) {
-    const int32_t taps = stride_taps(d.time, f).taps.count;
-    bytes = std::max(bytes, gemm_workspace_bytes(context, product(phase, d, t, rows, taps)));
-  }
-  s.gemm = {carver.take(bytes), DType::u8, {static_cast<int64_t>(bytes)}};
-  return s;
 }
 
 const char* at(const TensorView& v, int64_t row) {
@@ -112,39 +51,130 @@ const char* at(const TensorView& v, int64_t row) {
 
 class Call {
  public:
+  // Of nowhere, where its memory is only counted.
+  Call(const Context& context, ConvPhase phase, const ConvDims& dims, DType t,
+       const PackedCapacity& from, const PackedCapacity& to, void* memory = nullptr,
+       const ConvDevice& device = {})
+      : device_(device), context_(context), phase_(phase), dims_(dims), dtype_(t) {
+    choose_rows(target_capacity(phase, dims, from, to));
+    Carver carver(memory);
+    const auto elements = static_cast<size_t>(dims.in * dims.out * dims.time.kernel);
+    const bool strides = phase == ConvPhase::grad_input && dims.time.stride > 1;
+    weights_ = carver.take(elements * size_of(phase == ConvPhase::grad_weight ? DType::f32 : t));
+    windows_ = carver.take(static_cast<size_t>(rows_ * dims.time.kernel * cols()) * size_of(t));
+    results_ = strides ? carver.take(static_cast<size_t>(rows_ * dims.in) * size_of(t)) : nullptr;
+    count_ = static_cast<int32_t*>(carver.take(sizeof(int32_t)));
+    size_t bytes = gemm_workspace_bytes(context, product(rows_, dims.time.kernel));
+    for (int32_t f = 0; strides && f < dims.time.stride; ++f) {
+      const int32_t taps = stride_taps(dims.time, f).taps.count;
+      bytes = std::max(bytes, gemm_workspace_bytes(context, product(rows_, taps)));
+    }
+    gemm_ = {carver.take(bytes), DType::u8, {static_cast<int64_t>(bytes)}};
+    bytes_ = carver.used();
+  }
   template <class Args>
   Call(const ConvDevice& device, const Context& context, ConvPhase phase, const Args& a, DType t)
-      : device_(device), context_(context), phase_(phase), dims_(a.dims), dtype_(t) {
-    rows_ = window_rows(context, phase, dims_, t, a.from.capacity, a.to.capacity);
-    Carver carver(a.workspace.data);
-    space_ = carve(carver, context, phase, dims_, t, rows_);
-    conv_check_workspace(a.workspace, carver.used());
+      : Call(context, phase, a.dims, t, a.from.capacity, a.to.capacity, a.workspace.data, device) {
+    conv_check_workspace(a.workspace, bytes_);
   }
+
+  size_t bytes() const { return bytes_; }
 
   // [out, in, kernel] -> [taps, in, out] forward, [taps, out, in] for the gradient: of taps
   // `first`, first + period, ...
   void arrange_weights(const TensorView& w, int64_t taps, int64_t first, int64_t period) const {
-    const int64_t row = dims_.in * dims_.time.kernel;
-    ConvPermute p;
-    p.from = static_cast<const char*>(w.data) + static_cast<size_t>(first) * size_of(dtype_);
-    p.to = space_.weights;
-    p.dtype = dtype_;
+    const int64_t kernel = dims_.time.kernel, row = dims_.in * kernel;
+    const void* from =
+        static_cast<const char*>(w.data) + static_cast<size_t>(first) * size_of(dtype_);
     const bool forward = phase_ == ConvPhase::forward;
-    set(p.dims, taps, forward ? dims_.in : dims_.out, forward ? dims_.out : dims_.in);
-    set(p.strides, period, forward ? dims_.time.kernel : row, forward ? row : dims_.time.kernel);
+    ConvPermute p{from, weights_, dtype_, {taps, dims_.out, dims_.in}, {period, row, kernel}};
+    if (forward) p = {from, weights_, dtype_, {taps, dims_.in, dims_.out}, {period, kernel, row}};
     device_.permute(context_, p);
   }
   void arrange_weights(const TensorView& w) const { arrange_weights(w, dims_.time.kernel, 0, 1); }
 
   // dw (+)= the sums, [out, kernel, in] -> [out, in, kernel].
   void finish_weights(const TensorView& dw, bool accumulate) const {
-    ConvPermute p;
-    p.from = space_.weights;
-    p.to = dw.data;
-    p.accumulate = accumulate;
-    set(p.dims, dims_.out, dims_.in, dims_.time.kernel);
-    set(p.strides, dims_.in * dims_.time.kernel, 1, dims_.in);
-    device_.permute(context_, p);
+    const int64_t in = dims_.in, kernel = dims_.time.kernel;
+    device_.permute(
+        context_,
+        {weights_, dw.data, DType::f32, {dims_.out, in, kernel}, {in * kernel, 1, in}, accumulate});
+  }
+
+  // out = windows times the arranged weights; by way of `scatter` where there is one.
+  void multiply(const ConvTargets& targets, const ConvSource& source, const ConvTaps& taps,
+                const TensorView& bias, const TensorView& out,
+                ConvScatter* scatter = nullptr) const {
+    for_windows(targets, source, taps, [&](GemmArgs& g, int64_t first) {
+      g.a = windows_;
+      g.b = weights_;
+      g.c = scatter ? results_ : const_cast<char*>(at(out, first));
+      g.bias = bias;
+      run(context_, g);
+      if (scatter == nullptr) return;
+      scatter->results = results_, scatter->first = first, scatter->rows = g.m;
+      device_.scatter(context_, *scatter);
+    });
+  }
+
+  // dx, frames 0, stride, 2 * stride ... first, then 1, stride + 1, ...
+  void multiply_strides(const ConvGradInputArgs& a) const {
+    for (int32_t frame = 0; frame < dims_.time.stride; ++frame) {
+      const StrideTaps s = stride_taps(dims_.time, frame);
+      ConvScatter scatter{a.to, a.from, dims_.time.stride, frame, dims_.in, dtype_};
+      scatter.rows = a.to.capacity.rows;
+      scatter.out = a.dx.data;
+      if (s.taps.count == 0) {
+        device_.scatter(context_, scatter);
+        continue;
+      }
+      arrange_weights(a.w, s.taps.count, s.first, s.period);
+      multiply({ConvPart::frames, a.to, 0}, conv_source(a.to, a.dy), s.taps, {}, {}, &scatter);
+    }
+  }
+
+  // The sums of dy^T windows.
+  void multiply_transposed(const ConvTargets& targets, const ConvSource& source,
+                           const ConvTaps& taps, const TensorView& dy) const {
+    for_windows(targets, source, taps, [&](GemmArgs& g, int64_t first) {
+      g.a = at(dy, first);
+      g.b = windows_;
+      g.c = weights_;
+      g.beta = first == 0 ? 0 : 1;
+      run(context_, g);
+    });
+  }
+
+ private:
+  // Columns of the frames that windows are made of.
+  int64_t cols() const { return phase_ == ConvPhase::grad_input ? dims_.out : dims_.in; }
+
+  // Rows of windows that are made at a time: few enough to still be in a CPU's cache when they are
+  // multiplied, enough for a product to be worth its preparations. (In the simulator so few that
+  // tests see several.) It depends on the shape alone, and with it the order of the sums over rows.
+  void choose_rows(int64_t capacity) {
+    const int64_t window = dims_.time.kernel * cols() * static_cast<int64_t>(size_of(dtype_));
+    const bool gpu = context_.backend == Backend::cuda;
+    const int64_t bytes = gpu ? 64 << 20 : 2 << 20, least = gpu ? 4096 : 512;
+    rows_ = std::clamp<int64_t>(capacity, 1, std::max(bytes / window / 64 * 64, least));
+  }
+
+  // c [rows, n] = windows [rows, window] b [window, n], or c [m, window] (+)= dy^T windows.
+  GemmArgs product(int64_t rows, int64_t taps) const {
+    GemmArgs g;
+    g.dtype = g.c_dtype = dtype_;
+    if (phase_ == ConvPhase::grad_weight) {
+      g.m = dims_.out, g.n = dims_.in * taps, g.k = rows;
+      g.transpose_a = true;
+      g.lda = dims_.out;
+      g.c_dtype = DType::f32;
+    } else {
+      g.m = rows, g.n = phase_ == ConvPhase::forward ? dims_.out : dims_.in, g.k = cols() * taps;
+      g.lda = g.k;
+    }
+    g.ldb = g.ldc = g.n;
+    g.spare_rows = true;
+    return g;
   }
 
   // use(product, first row) for windows of all targets, some at a time; at least once.
@@ -155,88 +185,28 @@ class Call {
     const int64_t capacity = targets.capacity();
     const int64_t end = host ? conv_target_rows(targets) : capacity;
     for (int64_t first = 0; first == 0 || first < end; first += rows_) {
-      ConvWindows w;
-      w.targets = targets;
-      w.source = source;
-      w.taps = taps;
-      w.cols = window_cols(phase_, dims_);
-      w.dtype = dtype_;
-      w.first = first;
-      w.rows = std::min(rows_, capacity - first);
-      w.windows = space_.windows;
-      w.count = space_.count;
-      device_.windows(context_, w);
-      GemmArgs g = product(phase_, dims_, dtype_, w.rows, taps.count);
-      g.row_count = space_.count;
-      g.workspace = space_.gemm;
+      const int64_t rows = std::min(rows_, capacity - first);
+      device_.windows(context_,
+                      {targets, source, taps, cols(), dtype_, first, rows, windows_, count_});
+      GemmArgs g = product(rows, taps.count);
+      g.row_count = count_;
+      g.workspace = gemm_;
       use(g, first);
     }
   }
 
-  // out = windows times the arranged weights.
-  void multiply(const ConvTargets& targets, const ConvSource& source, const ConvTaps& taps,
-                const TensorView& bias, const TensorView& out) const {
-    for_windows(targets, source, taps, [&](GemmArgs& g, int64_t first) {
-      g.a = space_.windows;
-      g.b = space_.weights;
-      g.c = const_cast<char*>(at(out, first));
-      g.bias = bias;
-      rondo::run(context_, g);
-    });
-  }
-
-  // dx, frames 0, stride, 2 * stride ... first, then 1, stride + 1, ...
-  void multiply_strides(const ConvGradInputArgs& a) const {
-    for (int32_t frame = 0; frame < dims_.time.stride; ++frame) {
-      const StrideTaps s = stride_taps(dims_.time, frame);
-      ConvScatter to;
-      to.results_layout = a.to, to.layout = a.from;
-      to.stride = dims_.time.stride, to.frame = frame;
-      to.cols = dims_.in, to.dtype = dtype_;
-      to.out = a.dx.data;
-      if (s.taps.count == 0) {
-        to.rows = a.to.capacity.rows;
-        device_.scatter(context_, to);
-        continue;
-      }
-      arrange_weights(a.w, s.taps.count, s.first, s.period);
-      to.results = space_.results;
-      for_windows({ConvPart::frames, a.to, 0}, conv_source(a.to, a.dy), s.taps,
-                  [&](GemmArgs& g, int64_t first) {
-                    g.a = space_.windows;
-                    g.b = space_.weights;
-                    g.c = space_.results;
-                    rondo::run(context_, g);
-                    to.first = first, to.rows = g.m;
-                    device_.scatter(context_, to);
-                  });
-    }
-  }
-
-  // The sums of dy^T windows.
-  void multiply_transposed(const ConvTargets& targets, const ConvSource& source,
-                           const ConvTaps& taps, const TensorView& dy) const {
-    for_windows(targets, source, taps, [&](GemmArgs& g, int64_t first) {
-      g.a = at(dy, first);
-      g.b = space_.windows;
-      g.c = space_.weights;
-      g.beta = first == 0 ? 0 : 1;
-      rondo::run(context_, g);
-    });
-  }
-
- private:
-  static void set(int64_t (&to)[3], int64_t a, int64_t b, int64_t c) {
-    to[0] = a, to[1] = b, to[2] = c;
-  }
-
-  const ConvDevice& device_;
+  const ConvDevice device_;
   const Context& context_;
   const ConvPhase phase_;
   const ConvDims dims_;
   const DType dtype_;
-  int64_t rows_;
-  Space space_;
+  int64_t rows_ = 0;
+  size_t bytes_ = 0;
+  void* weights_;  // arranged for the product: of the compute dtype, or f32 sums
+  void* windows_;
+  void* results_;  // of one stride, before they go to their frames; absent without strides
+  int32_t* count_;
+  TensorView gemm_;
 };
 
 // ---- the pieces on CPUs ----
@@ -244,6 +214,7 @@ class Call {
 // Bytes of copying that are worth waking a thread for.
 int64_t grain(int64_t row_bytes) { return (64 << 10) / (row_bytes + 1) + 1; }
 
+// Only sums in f32 are accumulated.
 template <class T>
 void permute_as(const Context& context, const ConvPermute& p) {
   const int64_t plane = p.dims[1] * p.dims[2];
@@ -319,12 +290,10 @@ void conv_copy_windows(const Context& context, const ConvWindows& w) {
 
 size_t conv_windows_workspace(const Context& context, ConvPhase phase, const ConvDims& dims,
                               DType compute, const PackedCapacity& from, const PackedCapacity& to) {
-  Carver carver(nullptr);
-  carve(carver, context, phase, dims, compute,
-        window_rows(context, phase, dims, compute, from, to));
-  if (phase != ConvPhase::grad_weight) return carver.used();
+  const size_t bytes = Call(context, phase, dims, compute, from, to).bytes();
+  if (phase != ConvPhase::grad_weight) return bytes;
   // The bias's gradient follows in the same scratch.
-  return std::max(carver.used(), reduce_rows_workspace_bytes(context, to.rows, dims.out));
+  return std::max(bytes, reduce_rows_workspace_bytes(context, to.rows, dims.out));
 }
 
 void conv_with(const ConvDevice& device, const Context& context, const ConvArgs& a) {

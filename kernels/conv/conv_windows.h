@@ -42,9 +42,9 @@ struct ConvPermute {
 };
 
 struct ConvDevice {
-  void (*windows)(const Context&, const ConvWindows&);
-  void (*permute)(const Context&, const ConvPermute&);
-  void (*scatter)(const Context&, const ConvScatter&);
+  void (*windows)(const Context&, const ConvWindows&) = nullptr;
+  void (*permute)(const Context&, const ConvPermute&) = nullptr;
+  void (*scatter)(const Context&, const ConvScatter&) = nullptr;
 };
 void conv_with(const ConvDevice& device, const Context& context, const ConvArgs& args);
 void conv_with(const ConvDevice& device, const Context& context, const ConvGradInputArgs& args);

@@ -58,56 +58,49 @@ void add_edge(const Context& context, const ConvWindows& edge) {
   });
 }
 
-// f(row of the edge, its frame, its sequence, that sequence's length) for the reference.
-template <class T, class F>
-void for_edge_frames(const PackedView& layout, const TensorView& edge, F f) {
-  if (!edge) return;
-  const int64_t sequences = layout.capacity.sequences;
-  for (int64_t j = 0; j < edge.dim(0); ++j) {
+// f(r, array, row) for the rows of an edge that the array has: the batch, or what is before it.
+template <class F>
+void for_edge_rows(const PackedView& layout, const TensorView& rows, const TensorView& before,
+                   const TensorView& edge, bool last, F f) {
+  const int64_t sequences = layout.capacity.sequences, frames = edge ? edge.dim(0) : 0;
+  for (int64_t j = 0; j < frames; ++j) {
     for (int64_t n = 0; n < layout.extent->sequences; ++n) {
-      f(edge.as<T>() + (j * sequences + n) * edge.dim(2), j, n, layout.lengths[n]);
+      const int64_t length = layout.lengths[n], t = last ? length - frames + j : j;
+      if (t >= length || !(t < 0 ? before : rows)) continue;
+      if (t < 0) {
+        f(j * sequences + n, before, (frames + t) * sequences + n);
+      } else {
+        f(j * sequences + n, rows, layout.row_offsets[t] + n);
+      }
     }
   }
 }
 
 template <class T>
 void edges_as(const EdgeFramesArgs& a) {
-  const int64_t cols = a.x.dim(1), sequences = a.layout.capacity.sequences;
+  const int64_t cols = a.x.dim(1);
   for (const TensorView* edge : {&a.tail, &a.head}) {
     if (*edge) std::fill_n(edge->as<T>(), edge->numel(), T(0.0f));
+    for_edge_rows(a.layout, a.x, a.before, *edge, edge == &a.tail,
+                  [&](int64_t r, const TensorView& from, int64_t row) {
+                    std::copy_n(from.as<T>() + row * cols, cols, edge->as<T>() + r * cols);
+                  });
   }
-  const auto copy = [&](T* to, const T* from) { std::copy_n(from, cols, to); };
-  const auto frame = [&](int64_t t, int64_t n) {
-    return a.x.as<T>() + (a.layout.row_offsets[t] + n) * cols;
-  };
-  for_edge_frames<T>(a.layout, a.tail, [&](T* to, int64_t j, int64_t n, int64_t length) {
-    const int64_t t = length - a.tail.dim(0) + j;
-    if (t >= 0) return copy(to, frame(t, n));
-    if (a.before) copy(to, a.before.as<T>() + ((length + j) * sequences + n) * cols);
-  });
-  for_edge_frames<T>(a.layout, a.head, [&](T* to, int64_t j, int64_t n, int64_t length) {
-    if (j < length) copy(to, frame(j, n));
-  });
 }
 
 template <class T>
 void edges_grad_as(const EdgeFramesGradArgs& a) {
-  const int64_t sequences = a.layout.capacity.sequences;
-  const auto add = [](const TensorView& to, int64_t row, const T* from, int64_t cols) {
-    if (!to) return;
-    T* x = to.as<T>() + row * cols;
-    for (int64_t c = 0; c < cols; ++c) {
-      x[c] = static_cast<T>(static_cast<double>(x[c]) + static_cast<double>(from[c]));
-    }
-  };
-  for_edge_frames<T>(a.layout, a.dtail, [&](T* from, int64_t j, int64_t n, int64_t length) {
-    const int64_t t = length - a.dtail.dim(0) + j, cols = a.dtail.dim(2);
-    if (t >= 0) return add(a.dx, a.layout.row_offsets[t] + n, from, cols);
-    add(a.dbefore, (length + j) * sequences + n, from, cols);
-  });
-  for_edge_frames<T>(a.layout, a.dhead, [&](T* from, int64_t j, int64_t n, int64_t length) {
-    if (j < length) add(a.dx, a.layout.row_offsets[j] + n, from, a.dhead.dim(2));
-  });
+  for (const TensorView* edge : {&a.dtail, &a.dhead}) {
+    for_edge_rows(a.layout, a.dx, a.dbefore, *edge, edge == &a.dtail,
+                  [&](int64_t r, const TensorView& to, int64_t row) {
+                    const int64_t cols = edge->dim(2);
+                    for (int64_t c = 0; c < cols; ++c) {
+                      T& x = to.as<T>()[row * cols + c];
+                      x = static_cast<T>(static_cast<double>(x) +
+                                         static_cast<double>(edge->as<T>()[r * cols + c]));
+                    }
+                  });
+  }
 }
 
 }  // namespace
