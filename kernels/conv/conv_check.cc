@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <type_traits>
 
 #include "kernels/check/suites.h"
@@ -251,15 +252,20 @@ void add_rows(Suite& suite) {
       }
     }
   }
-  // More rows than are gathered at a time, on CPUs.
   for (DType dtype : {DType::f32, DType::bf16}) {
-    Problem p;
-    p.dims = {96, 8, 1, 1, {}, conv_axis(13, 1, 1)};
-    p.behind = 6;
-    p.dtype = dtype;
-    p.halo = {6, 7};
-    p.bias = false;
-    add_all(suite, str("kernel 13/long/", name_of(dtype), "/96->8"), p, {900, 400, 3});
+    // Groups of one row, which windows do not take.
+    add_varied(suite, {6, 4, 1, 2}, {}, of_time[1], dtype, batches, 3, 0);
+    // More rows than are gathered at a time, on CPUs: of x, and of dy with a stride.
+    for (const auto& [in, out, stride] : {std::tuple{96, 8, 1}, {8, 96, 2}}) {
+      Problem p;
+      p.dims = {in, out, 1, 1, {}, conv_axis(13, stride, 1)};
+      p.behind = 6;
+      p.dtype = dtype;
+      p.halo = {6, 7};
+      p.bias = false;
+      add_all(suite, str("kernel 13 stride ", stride, "/long/", name_of(dtype), "/", in, "->", out),
+              p, {900 * stride, 400, 3});
+    }
   }
 }
 
