@@ -75,7 +75,7 @@ void check_golden(const Conv2dGolden& g, Backend backend, double tolerance) {
   auto x = as<T>(g.x), w = as<T>(g.w), bias = as<T>(g.bias), dy = as<T>(g.dy);
   std::vector<T> y(g.y.size(), NAN), dx(g.dx.size(), NAN), dw(g.dw.size(), NAN),
       dbias(g.dbias.size(), NAN);
-  const int64_t in_cols = dims.in * dims.in_height, out_cols = dims.out * dims.out_height;
+  const int64_t in_cols = dims.in_cols(), out_cols = dims.out_cols();
   const int64_t terms = dims.weight_cols();
 
   ConvArgs forward;
