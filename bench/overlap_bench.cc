@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/reduce/bucket_reducer.h"
+#include "engine/reduce/bucket_sums.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
 #include "tests/comm/decorators.h"
@@ -52,7 +52,7 @@ struct Batch {
 
 struct Result {
   double step_ms = 0;
-  RankReducer::Times times;
+  Sums::Times times;
   size_t buckets = 0;
   int64_t bytes = 0, gradient = 0;
 };
@@ -74,25 +74,25 @@ Result run_rank(const Setting& setting, int rank, Transport& link, int64_t bucke
       options);
   Result r;
   r.bytes = bucket_bytes > 0 ? bucket_bytes : bucket_bytes_for(measure_link(*group));
-  BucketReducer reducer(*group, session.planned_training_graph(), session.parameters(), r.bytes);
-  r.buckets = reducer.buckets().size();
+  BucketSums sums(*group, session.planned_training_graph(), session.parameters(), r.bytes);
+  r.buckets = sums.buckets().size();
   r.gradient = session.parameters().flat_size() * 4;
-  session.set_reducer(&reducer);
+  session.set_sums(&sums);
   const Batch batch(static_cast<uint32_t>(rank + 1));
   CommClock::time_point began;
-  RankReducer::Times before;
+  Sums::Times before;
   for (int step = 0; step <= setting.steps; ++step) {
     if (step == 1) {  // the first warms up
-      before = reducer.times();
+      before = sums.times();
       began = CommClock::now();
     }
-    reducer.last_batch();
+    sums.last_batch();
     session.train_step(batch.view());
   }
   const std::chrono::duration<double> took = CommClock::now() - began;
   r.step_ms = took.count() / setting.steps * 1e3;
-  r.times.communication = (reducer.times().communication - before.communication) / setting.steps;
-  r.times.exposed = (reducer.times().exposed - before.exposed) / setting.steps;
+  r.times.communication = (sums.times().communication - before.communication) / setting.steps;
+  r.times.exposed = (sums.times().exposed - before.exposed) / setting.steps;
   return r;
 }
 

@@ -159,9 +159,9 @@ int32_t Session::output_frames(int32_t length) const {
   return state_->evaluate.graph.frames_at(prediction_shape().level, length);
 }
 
-void Session::set_reducer(GradientReducer* reducer) {
-  state_->reducer = reducer;
-  if (reducer) ++state_->reducers;
+void Session::set_sums(Sums* sums) {
+  state_->sums = sums;
+  if (sums) ++state_->sums_set;
 }
 void Session::set_learning_rate(double rate) {
   RONDO_CHECK(!state_->updated, "the update has been enqueued with its batch");

@@ -74,7 +74,7 @@ struct SessionOptions {
   // logits.
   int64_t fuse_output_from = 4096;
   OptimizerOptions optimizer = {};
-  UpdateRanks ranks = {};  // of the optimiser's state and the norm; gradients have a reducer
+  UpdateRanks ranks = {};  // of the optimiser's state and the norm; set_sums() is for gradients
 };
 
 struct StepResult {
@@ -98,33 +98,7 @@ void set_totals(StepResult& result, const LossTotals& totals);
 // What a batch with these losses adds to the totals.
 LossTotals totals_of(const BatchView& batch, std::span<const float> losses);
 
-// Sums gradients and counts over ranks; comm supplies one, a single rank needs none.
-class GradientReducer {
- public:
-  virtual ~GradientReducer() = default;
-  // In place: `counts` become sums over all ranks, and so do `gradients` (flat, device memory), at
-  // the latest when the session's stream comes to what is enqueued next.
-  virtual void reduce(TensorView gradients, std::span<double> counts) = 0;
-  // Whether enqueue() takes its place, so that the host need not wait for the batches: `totals`,
-  // device memory, become sums as well, and `inverse_count` what gradients are multiplied by, at
-  // the latest when the session's stream comes to what is enqueued next. Up to `most_in_flight`
-  // updates may be under way.
-  virtual bool enqueues() const { return false; }
-  virtual void enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) {
-    static_cast<void>(gradients), static_cast<void>(totals), static_cast<void>(inverse_count);
-  }
-  // Whether after_node() is to be called in the next batch.
-  virtual bool watches_nodes() const { return false; }
-  // A node of a training batch has run, or, on devices that queue work, has been enqueued.
-  virtual void after_node(size_t node) { static_cast<void>(node); }
-  // In its place, of one that enqueues, for a batch whose work is recorded: mark_node() does
-  // nothing but mark an event on the session's stream, which each launch of the recording does by
-  // itself; after the launch, send_marked() sends what has been marked on its way.
-  virtual void mark_node(size_t node) { static_cast<void>(node); }
-  virtual void send_marked() {}
-  // The update has been carried out. Throws when what it was made of turns out to be wrong.
-  virtual void applied() {}
-};
+class Sums;  // engine/reduce/sums.h
 
 class Session {
  public:
@@ -144,8 +118,8 @@ class Session {
   void accumulate(const BatchView& batch);
   const StepResult& update();
   // The same without waiting: what was enqueued is collect()ed in its order, at most
-  // `most_in_flight` later. Batches are copied out of host memory at once. With a reducer,
-  // enqueue_update() waits for the gradients.
+  // `most_in_flight` later. Batches are copied out of host memory at once. With sums over
+  // ranks, enqueue_update() may wait for the gradients (Sums::queued()).
   static constexpr size_t most_in_flight = 8;
   // Next::update promises that enqueue_update() is the next thing to be enqueued, and with the
   // learning rate of now: where the device records work, the whole step is then one launch.
@@ -156,9 +130,8 @@ class Session {
   // Waits for the oldest batch or update in flight. Of a batch: the sums since the last update, and
   // its losses; of an update: the sums, the norm and `skipped`.
   const StepResult& collect();
-  // nullptr: none. Borrowed. It gets so many counts.
-  static constexpr size_t count_sums = 5;
-  void set_reducer(GradientReducer* reducer);
+  // Of gradients and counts over ranks; nullptr: none. Borrowed.
+  void set_sums(Sums* sums);
   // The next update() uses this learning rate.
   void set_learning_rate(double rate);
   double learning_rate() const;
@@ -189,7 +162,7 @@ class Session {
   Update& optimizer();
   const Update& optimizer() const;
   const Graph& training_graph() const;
-  // What runs of it, whose numbers of nodes a GradientReducer is told: the same values, made by
+  // What runs of it, whose numbers of nodes Sums is told: the same values, made by
   // fewer nodes where a device computes several layers at once.
   const Graph& planned_training_graph() const;
   ValueId training_loss() const;

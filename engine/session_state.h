@@ -49,8 +49,8 @@ struct Session::State {
   Recording update_recording;
   std::unique_ptr<Lockstep> lockstep;
   std::unique_ptr<ChunkedTraining> chunked;  // tbptt
-  GradientReducer* reducer = nullptr;
-  size_t reducers = 0;  // set so far
+  Sums* sums = nullptr;                      // over ranks
+  size_t sums_set = 0;                       // so many so far
   StepResult result;
   std::vector<float> prediction;
   std::vector<bf16> narrow;
@@ -84,7 +84,6 @@ struct Session::State {
   void add_nothing(InFlight& item);
   void run_chunks(const BatchView& batch, InFlight& item);
   void set_losses(const InFlight& item);
-  double reduce(LossTotals& t);
 
   void require_idle(const char* what) const {
     RONDO_CHECK(in_flight == 0, what, " while ", in_flight,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/reduce/sums.h"
 #include "engine/session_state.h"
 #include "kernels/base/dispatch.h"
 
@@ -115,35 +116,27 @@ void Session::State::set_losses(const InFlight& item) {
   }
 }
 
-// Sums over ranks; what the sums are to be divided by.
-double Session::State::reduce(LossTotals& t) {
-  double counts[count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
-  reducer->reduce(parameters->gradients(), counts);
-  t = {counts[4], counts[0], counts[1], counts[2], counts[3]};
-  return std::max(t.sequences - t.infeasible, 1.0);
-}
-
 void Session::State::run_batch(Plan& plan, bool restart, bool updates) {
-  const bool watched = reducer && reducer->watches_nodes();
-  if (watched && !reducer->enqueues()) {  // its part is not the same every time
+  const bool marks = sums && sums->marks();
+  if (marks && !sums->queued()) {  // their part is not the same every time
     if (restart) clear_gradients();
-    plan.run([this](size_t node) { reducer->after_node(node); });
+    plan.run([this](size_t node) { sums->mark(node); });
     add_to_totals(plan, restart);
     return;
   }
-  // Marks belong to one reducer; a batch with them makes no update by itself.
-  const size_t kind = watched ? 1 + reducers : updates ? 1 : 0;
+  // Marks belong to one Sums; a batch with them makes no update by itself.
+  const size_t kind = marks ? 1 + sums_set : updates ? 1 : 0;
   plan.run_recorded(2 * kind + (restart ? 1 : 0), [&] {
     if (restart) clear_gradients();
-    if (watched) {
-      plan.run([this](size_t node) { reducer->mark_node(node); });
+    if (marks) {
+      plan.run([this](size_t node) { sums->mark(node); });
     } else {
       plan.run();
     }
     add_to_totals(plan, restart);
     if (updates) optimizer->update();
   });
-  if (watched) reducer->send_marked();
+  if (marks) sums->flush();
 }
 
 void Session::enqueue(const BatchView& batch, Next next) {
@@ -170,7 +163,7 @@ void Session::enqueue(const BatchView& batch, Next next) {
     s.lockstep->run();
     s.add_to_totals(plan, restart);
   } else {
-    const bool updates = next == Next::update && s.reducer == nullptr;
+    const bool updates = next == Next::update && s.sums == nullptr;
     if (updates) s.optimizer->send(s.place(1).returned().update);
     plan.load(batch);
     s.run_batch(plan, restart, updates);
@@ -187,17 +180,12 @@ void Session::enqueue_update() {
   InFlight& item = s.begin_item(true);
   InFlight::Returned& back = item.returned();
   if (!s.updated) {
-    double count = 0;  // the device knows
-    if (s.reducer && s.reducer->enqueues()) {
-      s.reducer->enqueue(s.parameters->gradients(), s.totals.as<LossTotals>(),
-                         s.optimizer->inverse_count());
+    if (s.sums) {
+      if (!s.sums->queued()) s.stream.synchronize();
+      s.sums->finish(s.totals.as<LossTotals>(), s.optimizer->inverse_count());
     }
     s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
-    if (s.reducer && !s.reducer->enqueues()) {
-      s.stream.synchronize();
-      count = s.reduce(back.totals);
-    }
-    s.optimizer->send(back.update, count);
+    s.optimizer->send(back.update);
     s.update_recording.run(s.context, [&s] { s.optimizer->update(); });
   } else {
     s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
@@ -228,7 +216,7 @@ const StepResult& Session::collect() {
     const Update::Result applied = s.optimizer->finish(back.update);
     r.gradient_norm = applied.gradient_norm;
     r.skipped = applied.skipped;
-    if (s.reducer) s.reducer->applied();
+    if (s.sums) s.sums->applied();
   } else {
     s.set_losses(item);
   }

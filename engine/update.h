@@ -48,7 +48,7 @@ struct UpdateRanks {
   // the same ranks; nullptr where `owners` reaches the memory of the parameters, the host's.
   ProcessGroup* owners = nullptr;
   DeviceGroup* devices = nullptr;
-  // Before an update each rank has the sums of its own part's gradients alone (BucketSums), not of
+  // Before an update each rank has the sums of its own part's gradients alone (SumsAt), not of
   // all. The norm is then added up of the parts.
   bool own_sums = false;
   // Those that hold the other stages of the model, whose parameters are `entries` in all. The norm

@@ -78,7 +78,7 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
     make_pipeline(capacity);
   });
   compare_graphs();
-  if (grid_.same_stages().size() > 1) make_reducer();
+  if (grid_.same_stages().size() > 1) make_sums();
 }
 
 void PipelineTrainer::connect_devices() {
@@ -98,7 +98,7 @@ void PipelineTrainer::connect_devices() {
                                           RankGrid::first_device_group + 1);
   }
   if (grid_.same_stages().size() > 1) {
-    sums_ = grid_.devices()(grid_.same_stages_ranks(), RankGrid::first_device_group);
+    replica_devices_ = grid_.devices()(grid_.same_stages_ranks(), RankGrid::first_device_group);
   }
 }
 
@@ -108,7 +108,7 @@ void PipelineTrainer::make_update() {
   UpdateRanks ranks;
   if (settings_.shard_optimizer && grid_.same_stages().size() > 1) {
     ranks.owners = &grid_.same_stages();
-    ranks.devices = sums_.get();
+    ranks.devices = replica_devices_.get();
   }
   if (grid_.split().pipeline > 1) {
     ranks.stages = &grid_.pipeline();
@@ -250,15 +250,15 @@ Session::Memory PipelineTrainer::memory() const {
   return m;
 }
 
-RankReducer::Times PipelineTrainer::communication() const {
-  return reducer_ ? reducer_->times() : RankReducer::Times{};
+Sums::Times PipelineTrainer::communication() const {
+  return sums_ ? sums_->times() : Sums::Times{};
 }
 
 // What is left of the reduction when the passes are over: the rest of it is beside them.
 std::vector<TimedAction> PipelineTrainer::timeline() const {
   if (woven()) return shards_->timeline();
   std::vector<TimedAction> all = pipeline_->timeline();
-  if (all.empty() || !reducer_) return all;
+  if (all.empty() || !sums_) return all;
   std::erase_if(all, [](const TimedAction& t) { return t.action.kind == ActionKind::reduce; });
   all.push_back({{ActionKind::reduce, pipeline_->stage()}, reduce_began_, reduce_ended_});
   return all;
@@ -275,10 +275,13 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
   expect_losses(micro_batches);
   StepHooks hooks;
   hooks.after_loss = [this](int m, const Plan& plan) { note_losses(m, plan); };
-  if (reducer_ && last) {
-    reducer_->last_batch();
-    if (reducer_->watches_nodes()) {
-      hooks.after_node = [this](size_t node) { reducer_->after_node(node); };
+  if (sums_ && last) {
+    sums_->last_batch();
+    if (sums_->marks()) {
+      hooks.after_node = [this](size_t node) {
+        sums_->mark(node);
+        sums_->flush(node);
+      };
     }
   }
   or_abort([&] { run_passes(micro_batches, std::move(hooks)); });

@@ -27,7 +27,7 @@
 
 #include "engine/parallel/placement.h"
 #include "engine/parallel/rank_grid.h"
-#include "engine/reduce/bucket_reducer.h"
+#include "engine/reduce/bucket_sums.h"
 #include "engine/reduce/host_array.h"
 #include "engine/reduce/ranks.h"
 #include "engine/session.h"
@@ -123,7 +123,7 @@ class PipelineTrainer {
   std::vector<TimedAction> timeline() const;
   // This rank's memory and communication.
   Session::Memory memory() const;
-  RankReducer::Times communication() const;
+  Sums::Times communication() const;
   const Context& context() const { return context_; }
 
  private:
@@ -144,7 +144,7 @@ class PipelineTrainer {
   void expect_losses(std::span<const BatchView> micro_batches);
   void note_losses(int micro_batch, const Plan& plan);
   void collect_losses();
-  void make_reducer();
+  void make_sums();
   LossTotals reduce();
   // An action that queues sums of replicas: when it throws, the others hear of it, and nothing
   // stays queued.
@@ -173,10 +173,10 @@ class PipelineTrainer {
   BatchCapacity capacity_;                  // of a whole micro-batch
   std::unique_ptr<SequenceShards> shards_;  // nullptr: sequences are whole
   std::unique_ptr<StageLinks> links_;       // nullptr: a single stage, or none between the devices
-  std::unique_ptr<DeviceGroup> sums_;  // of same_stages(); nullptr: a single replica, or likewise
+  std::unique_ptr<DeviceGroup>
+      replica_devices_;  // of same_stages(); nullptr: a single replica, or likewise
   std::unique_ptr<StepRunner> pipeline_, evaluator_;
-  std::unique_ptr<RankReducer> reducer_;
-  HostArray gradients_on_host_;  // where they are summed, if they are on another device
+  std::unique_ptr<Sums> sums_;
   Buffer totals_;
   LossTotals shard_totals_;                     // beside totals_, of sequences that are shared
   double reduce_began_ = 0, reduce_ended_ = 0;  // on the timeline

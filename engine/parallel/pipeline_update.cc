@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/parallel/pipeline_trainer.h"
-#include "engine/reduce/device_bucket_reducer.h"
+#include "engine/reduce/device_bucket_sums.h"
 #include "kernels/base/error.h"
 #include "kernels/totals/totals.h"
 
@@ -20,25 +20,24 @@ void connect(DeviceGroup& sums) {
 
 }  // namespace
 
-void PipelineTrainer::make_reducer() {
+void PipelineTrainer::make_sums() {
   ProcessGroup& replicas = grid_.same_stages();
   const bool on_device = device_->kind() != DeviceKind::cpu;
   int64_t bytes = settings_.bucket_bytes;
-  if (sums_) {
-    connect(*sums_);
-    if (bytes == 0) bytes = bucket_bytes_for(measure_link(*sums_, replicas));
+  if (replica_devices_) {
+    connect(*replica_devices_);
+    if (bytes == 0) bytes = bucket_bytes_for(measure_link(*replica_devices_, replicas));
   } else if (bytes == 0 && !on_device) {
     bytes = bucket_bytes_for(measure_link(replicas));
   }
   const Graph& graph = pipeline_->stage_graph();
-  if (sums_) {
-    reducer_ = std::make_unique<DeviceBucketReducer>(replicas, *sums_, context_, graph,
-                                                     *parameters_, bytes);
+  if (replica_devices_) {
+    sums_ = std::make_unique<DeviceBucketSums>(replicas, *replica_devices_, context_, graph,
+                                               *parameters_, bytes);
   } else if (!on_device) {
-    reducer_ = std::make_unique<BucketReducer>(replicas, graph, *parameters_, bytes);
+    sums_ = std::make_unique<BucketSums>(replicas, graph, *parameters_, bytes);
   } else {
-    reducer_ = std::make_unique<GroupReducer>(replicas);
-    gradients_on_host_ = HostArray(parameters_->gradients(), *device_, "gradients of replicas");
+    sums_ = std::make_unique<GroupSums>(replicas, *parameters_);
   }
 }
 
@@ -46,11 +45,11 @@ void PipelineTrainer::or_abort(const std::function<void()>& action) {
   try {
     action();
   } catch (const std::exception& e) {
-    if (!sums_) throw;
-    sums_->abort(e.what());
+    if (!replica_devices_) throw;
+    replica_devices_->abort(e.what());
     try {
       stream_.synchronize();
-      sums_->stream().synchronize();
+      replica_devices_->stream().synchronize();
     } catch (const std::exception&) {  // the first error is the one to tell
     }
     throw;
@@ -60,34 +59,15 @@ void PipelineTrainer::or_abort(const std::function<void()>& action) {
 // Sums of gradients over the replicas, and of losses, which only the last stage has.
 LossTotals PipelineTrainer::reduce() {
   if (shards_) device_->copy(stream_, totals_.data(), &shard_totals_, sizeof shard_totals_);
+  if (sums_) {
+    if (!sums_->queued()) stream_.synchronize();
+    sums_->finish(totals_.as<LossTotals>(), nullptr);
+  }
   LossTotals t;
-  const auto fetch = [&] {
-    device_->copy(stream_, &t, totals_.data(), sizeof t);
-    stream_.synchronize();
-  };
-  if (reducer_ && reducer_->enqueues()) {
-    reducer_->enqueue(parameters_->gradients(), totals_.as<LossTotals>(), nullptr);
-    fetch();
-    reducer_->applied();
-    return t;
-  }
-  fetch();
-  if (!reducer_) return t;
-  double sums[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
-  if (device_->kind() == DeviceKind::cpu) {
-    reducer_->reduce(parameters_->gradients(), sums);
-  } else {
-    gradients_on_host_.fetch(stream_);
-    const std::span<float> values = gradients_on_host_.values();
-    reducer_->reduce(TensorView(values.data(), DType::f32, {static_cast<int64_t>(values.size())}),
-                     sums);
-    gradients_on_host_.store(stream_);
-  }
-  return {.loss = sums[4],
-          .sequences = sums[0],
-          .frames = sums[1],
-          .infeasible = sums[2],
-          .nonfinite = sums[3]};
+  device_->copy(stream_, &t, totals_.data(), sizeof t);
+  stream_.synchronize();
+  if (sums_) sums_->applied();
+  return t;
 }
 
 const StepResult& PipelineTrainer::update() {
@@ -101,11 +81,9 @@ void PipelineTrainer::apply_update() {
   reduce_began_ = pipeline_->seconds_since_start();
   const LossTotals t = reduce();
   reduce_ended_ = pipeline_->seconds_since_start();
-  double counts[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
+  double counts[] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
   // Only the last stage has counts.
-  grid_.pipeline()
-      .all_reduce(TensorView(counts, DType::f64, {Session::count_sums}), Reduction::sum)
-      .wait();
+  grid_.pipeline().all_reduce(TensorView(counts, DType::f64, {5}), Reduction::sum).wait();
   result_ = {};
   set_totals(result_, {counts[4], counts[0], counts[1], counts[2], counts[3]});
   const double count = std::max(counts[0] - counts[2], 1.0);

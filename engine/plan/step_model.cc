@@ -7,7 +7,7 @@
 #include "engine/graph/batch_memory.h"
 #include "engine/graph/planner.h"
 #include "engine/plan/cluster_links.h"
-#include "engine/reduce/bucket_reducer.h"
+#include "engine/reduce/bucket_sums.h"
 
 namespace rondo::plan {
 namespace {

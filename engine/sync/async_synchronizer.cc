@@ -4,7 +4,7 @@
 #include <cmath>
 #include <thread>
 
-#include "engine/reduce/rank_average.h"
+#include "engine/sync/rank_average.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 

@@ -27,7 +27,7 @@ class PipelineSynchronizer final : public Synchronizer {
   bool apply(const Votes& votes) override;
   const StepResult& collect() override;
 
-  RankReducer::Times times() const override { return trainer_.communication(); }
+  Sums::Times times() const override { return trainer_.communication(); }
   std::vector<TimedAction> timeline() const override { return trainer_.timeline(); }
 
  private:

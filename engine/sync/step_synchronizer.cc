@@ -2,52 +2,51 @@
 
 namespace rondo {
 
-StepSynchronizer::StepSynchronizer(Session& session, std::unique_ptr<RankReducer> reducer, int rank,
+StepSynchronizer::StepSynchronizer(Session& session, std::unique_ptr<Sums> sums, int rank,
                                    int ranks)
-    : SessionSynchronizer(session), reducer_(std::move(reducer)) {
+    : SessionSynchronizer(session), sums_(std::move(sums)) {
   share_.own = {rank, rank + 1};
   share_.shards = ranks;
-  session.set_reducer(reducer_.get());
+  session.set_sums(sums_.get());
 }
 
-StepSynchronizer::StepSynchronizer(Session& session, ProcessGroup* group, int shards, size_t ballot)
+StepSynchronizer::StepSynchronizer(Session& session, ProcessGroup* group, int shards, size_t votes)
     : SessionSynchronizer(session) {
   if (!group) alone_ = make_ring_group(world_of_one_.transport(0));
-  const Context& context = session.context();
-  auto reducer = std::make_unique<InvariantReducer>(group ? *group : *alone_, shards,
-                                                    *context.device, *context.stream, ballot);
-  share_.own = reducer->own();
+  auto sums = std::make_unique<TreeSums>(group ? *group : *alone_, shards, session.parameters(),
+                                         *session.context().stream, votes);
+  share_.own = sums->own();
   share_.shards = shards;
-  invariant_ = reducer.get();
-  reducer_ = std::move(reducer);
-  session.set_reducer(reducer_.get());
+  tree_ = sums.get();
+  sums_ = std::move(sums);
+  session.set_sums(sums_.get());
 }
 
 size_t StepSynchronizer::lag() const {
   const bool waits =
-      reducer_ ? !reducer_->enqueues() : session().context().device->kind() == DeviceKind::cpu;
+      sums_ ? !sums_->queued() : session().context().device->kind() == DeviceKind::cpu;
   return waits ? 0 : 2;
 }
 
 void StepSynchronizer::accumulate(const BatchView& batch, int shard, bool last) {
-  if (last && reducer_) reducer_->last_batch();
-  const bool updates = last && !reducer_;  // apply() follows, and nothing has to be summed before
+  if (last && sums_) sums_->last_batch();
+  const bool updates = last && !sums_;  // apply() follows, and nothing has to be summed before
   session().enqueue(batch, updates ? Session::Next::update : Session::Next::anything);
-  if (invariant_) invariant_->take(shard, session().parameters());
+  if (tree_) tree_->take(shard);
 }
 
 bool StepSynchronizer::apply(const Votes& votes) {
-  if (!reducer_) {
+  if (!sums_) {
     if (votes.failed) throw UpdateWithdrawn();
     session().enqueue_update();
     return true;
   }
-  update_by(*reducer_, votes);
+  update_by(*sums_, votes);
   return true;
 }
 
-RankReducer::Times StepSynchronizer::times() const {
-  RankReducer::Times t = reducer_ ? reducer_->times() : RankReducer::Times{};
+Sums::Times StepSynchronizer::times() const {
+  Sums::Times t = sums_ ? sums_->times() : Sums::Times{};
   const double spreading = session().optimizer().spreading();
   t.communication += spreading;
   t.exposed += spreading;

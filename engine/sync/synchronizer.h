@@ -31,9 +31,9 @@
 #include <vector>
 
 #include "comm/schedule_timing.h"
-#include "engine/reduce/data_parallel.h"
-#include "engine/reduce/invariant_reducer.h"
 #include "engine/reduce/ranks.h"
+#include "engine/reduce/sums.h"
+#include "engine/reduce/tree_sums.h"
 #include "engine/session.h"
 
 namespace rondo {
@@ -106,7 +106,7 @@ class Synchronizer {
   virtual void finish(const Votes&) {}
 
   // Since the start.
-  virtual RankReducer::Times times() const { return {}; }
+  virtual Sums::Times times() const { return {}; }
   virtual std::vector<LogValue> log_values() const { return {}; }
   // What this rank did in the last update, from the update's start; empty where nobody records it.
   virtual std::vector<TimedAction> timeline() const { return {}; }
@@ -127,9 +127,9 @@ class SessionSynchronizer : public Synchronizer {
 
  protected:
   Session& session() const { return session_; }
-  // The session's update by the sums of `reducer`, which the session has; or, where the update has
+  // The session's update by `sums`, which the session has; or, where the update has
   // failed on this rank, no update on any. The ballot travels with the sums, and is filled in.
-  void update_by(RankReducer& reducer, const Votes& votes);
+  void update_by(Sums& sums, const Votes& votes);
 
  private:
   Session& session_;

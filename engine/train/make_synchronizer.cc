@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/reduce/device_bucket_reducer.h"
+#include "engine/reduce/device_bucket_sums.h"
 #include "engine/sync/async_synchronizer.h"
 #include "engine/sync/step_synchronizer.h"
 #include "engine/train/model/build_model.h"
@@ -36,8 +36,7 @@ class Maker {
     const bool divided = session_.optimizer().divided();
     return std::make_unique<StepSynchronizer>(
         session_,
-        reducer(session_.planned_training_graph(),
-                divided ? BucketSums::own_blocks : BucketSums::everywhere),
+        sums(session_.planned_training_graph(), divided ? SumsAt::own_blocks : SumsAt::everywhere),
         ranks_.rank(), ranks_.size());
   }
 
@@ -50,16 +49,15 @@ class Maker {
     return std::make_unique<StepSynchronizer>(session_, ranks_.group(), shards, ballot_);
   }
 
-  std::unique_ptr<RankReducer> reducer(const Graph& graph, BucketSums sums) {
+  std::unique_ptr<Sums> sums(const Graph& graph, SumsAt at) {
     const Parameters& parameters = session_.parameters();
     if (parameters.device().kind() == DeviceKind::cpu) {
-      return std::make_unique<BucketReducer>(*ranks_.group(), graph, parameters, bucket_bytes(),
-                                             ballot_, sums);
+      return std::make_unique<BucketSums>(*ranks_.group(), graph, parameters, bucket_bytes(),
+                                          ballot_, at);
     }
     RONDO_CHECK(ranks_.sums() != nullptr, "ranks on devices need a group of devices");
-    return std::make_unique<DeviceBucketReducer>(*ranks_.group(), *ranks_.sums(),
-                                                 session_.context(), graph, parameters,
-                                                 bucket_bytes(), ballot_, sums);
+    return std::make_unique<DeviceBucketSums>(*ranks_.group(), *ranks_.sums(), session_.context(),
+                                              graph, parameters, bucket_bytes(), ballot_, at);
   }
 
   LinkSpeed link_speed() const {

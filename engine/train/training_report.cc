@@ -303,7 +303,7 @@ void TrainingReport::log_step(const TrainingState& state, const StepResult& r, d
       {"skipped", state.skipped},
       {"seconds", state.seconds}};
   if (ranks_ > 1) {
-    const RankReducer::Times between{
+    const Sums::Times between{
         times.communication.communication - communicated_before_.communication,
         times.communication.exposed - communicated_before_.exposed};
     const auto slowest = std::max_element(rank_seconds_.begin(), rank_seconds_.end());

@@ -35,7 +35,7 @@ struct StepTimes {
   double waited_for_input = 0;       // seconds so far
   std::vector<double> rank_seconds;  // by rank: of forward and backward passes before the ranks'
                                      // last meeting; empty if they have not met since
-  RankReducer::Times communication;  // so far
+  Sums::Times communication;         // so far
   std::vector<LogValue> more;        // for the log
 };
 
@@ -92,7 +92,7 @@ class TrainingReport {
   // Sums since the last logged step.
   double loss_sum_ = 0, logged_at_ = 0, waited_before_ = 0;
   int64_t sequences_ = 0, frames_ = 0;
-  RankReducer::Times communicated_before_;
+  Sums::Times communicated_before_;
   std::vector<double> rank_seconds_;
   SlowRanks slow_;
   // For the time that remains: since this start.

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "comm/group/device_group.h"
-#include "engine/reduce/device_bucket_reducer.h"
+#include "engine/reduce/device_bucket_sums.h"
+#include "engine/session.h"
 #include "tests/engine/gradient_check.h"
 
 namespace rondo::test {
@@ -56,9 +57,9 @@ inline std::vector<float> train_device_rank(ProcessGroup& control, DeviceGroup& 
   const int ranks = control.size(), rank = control.rank();
   auto batches = device_ranks_batches(ranks, 2 * steps);
   Session session(device_ranks_model, device_ranks_options());
-  DeviceBucketReducer reducer(control, sums, session.context(), session.planned_training_graph(),
-                              session.parameters(), bucket_bytes, 1);
-  session.set_reducer(&reducer);
+  DeviceBucketSums gradients(control, sums, session.context(), session.planned_training_graph(),
+                             session.parameters(), bucket_bytes, 1);
+  session.set_sums(&gradients);
   const PackedHost nothing = build_packed({});
   const auto settle = [&](size_t left) {
     while (session.in_flight() > left) session.collect();
@@ -67,22 +68,22 @@ inline std::vector<float> train_device_rank(ProcessGroup& control, DeviceGroup& 
     for (int half = 0; half < 2; ++half) {
       const auto index = static_cast<size_t>((2 * step + half) * ranks + rank);
       BatchView view = batches[index].view(g, 5, static_cast<unsigned>(index));
-      if (half == 1) reducer.last_batch();
+      if (half == 1) gradients.last_batch();
       if (half == 1 && rank > 0 && rank == ranks - 1) {
         view.layout = &nothing;
       }
       session.enqueue(view);
     }
-    reducer.ballot()[0] = rank;
+    gradients.votes()[0] = rank;
     session.enqueue_update();
-    RONDO_CHECK(reducer.ballot()[0] == ranks * (ranks - 1) / 2, "a wrong ballot");
+    RONDO_CHECK(gradients.votes()[0] == ranks * (ranks - 1) / 2, "wrong votes");
     settle(Session::most_in_flight - 3);
   }
   settle(1);
   const StepResult& last = session.collect();
   // Three sequences in each of the two batches, but for the last rank's second one.
   RONDO_CHECK(last.sequences == 6 * ranks - (ranks > 1 ? 3 : 0), last.sequences, " sequences");
-  session.set_reducer(nullptr);
+  session.set_sums(nullptr);
   return weights_of(session);
 }
 

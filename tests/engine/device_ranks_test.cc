@@ -110,25 +110,25 @@ TEST_CASE("buckets of devices leave during the last backward pass alone", "[devi
     Counting& counting = *host;
     const auto sums = make_staged_group(device, std::move(host), std::chrono::seconds(60));
     Session session(test::device_ranks_model, test::device_ranks_options());
-    DeviceBucketReducer reducer(*control, *sums, session.context(),
-                                session.planned_training_graph(), session.parameters(), 1500);
-    const auto buckets = static_cast<int>(reducer.buckets().size());
+    DeviceBucketSums gradients(*control, *sums, session.context(), session.planned_training_graph(),
+                               session.parameters(), 1500);
+    const auto buckets = static_cast<int>(gradients.buckets().size());
     if (buckets < 3) throw Error("too few buckets to tell");
-    session.set_reducer(&reducer);
+    session.set_sums(&gradients);
     Graph graph;
     test::device_ranks_model(graph);
     test::RandomBatch batch({9, 7, 4}, 5, 1);
     const BatchView view = batch.view(graph, 5, 1);
     session.accumulate(view);
     if (counting.reduced != 0) throw Error("a bucket left before the last batch");
-    reducer.last_batch();
+    gradients.last_batch();
     session.accumulate(view);
     control->barrier().wait();
     // Without an update: all buckets are on their way.
     sums->barrier().wait();
     if (counting.reduced != buckets) throw Error(str(counting.reduced.load(), " buckets left"));
     session.update();
-    const RankReducer::Times t = reducer.times();
+    const Sums::Times t = gradients.times();
     if (!(t.communication > 0) || !(t.exposed >= 0)) throw Error("no times were taken");
   });
 }
@@ -138,16 +138,16 @@ TEST_CASE("no host waits for a device in the steps of several ranks", "[device_r
     const auto control = make_ring_group(transport);
     const auto sums = staged(transport);
     Session session(test::device_ranks_model, test::device_ranks_options());
-    DeviceBucketReducer reducer(*control, *sums, session.context(),
-                                session.planned_training_graph(), session.parameters(), 1500);
-    session.set_reducer(&reducer);
+    DeviceBucketSums gradients(*control, *sums, session.context(), session.planned_training_graph(),
+                               session.parameters(), 1500);
+    session.set_sums(&gradients);
     Graph graph;
     test::device_ranks_model(graph);
     test::RandomBatch batch({9, 7, 4}, 5, 1);
     const BatchView view = batch.view(graph, 5, 1);
     const auto enqueue_steps = [&](int steps) {
       for (int step = 0; step < steps; ++step) {
-        reducer.last_batch();
+        gradients.last_batch();
         session.enqueue(view);
         session.enqueue_update();
       }
@@ -172,7 +172,7 @@ TEST_CASE("no host waits for a device in the steps of several ranks", "[device_r
     // Each rank's batches, though their buckets leave meanwhile, and updates.
     const int64_t launches = after.launches - before.launches;
     if (launches != 2 * 3 * 2) throw Error(str(launches, " launches of recorded work"));
-    const RankReducer::Times t = reducer.times();
+    const Sums::Times t = gradients.times();
     if (!(t.computed > 0)) throw Error("nothing is said of the time that ranks compute");
   });
 }

@@ -5,9 +5,10 @@
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
-#include "engine/reduce/bucket_reducer.h"
-#include "engine/reduce/data_parallel.h"
-#include "engine/reduce/invariant_reducer.h"
+#include "engine/reduce/bucket_sums.h"
+#include "engine/reduce/sums.h"
+#include "engine/reduce/tree_sums.h"
+#include "engine/session.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
@@ -97,11 +98,10 @@ void check_same(const Updated& got, const Updated& want) {
   CHECK(worst <= 1e-6);  // the order of sums
 }
 
-using MakeReducer =
-    std::function<std::unique_ptr<RankReducer>(ProcessGroup&, const Graph&, const Session&)>;
+using MakeSums = std::function<std::unique_ptr<Sums>(ProcessGroup&, const Graph&, const Session&)>;
 
 // One batch on each of two ranks.
-Updated on_two_ranks(const std::vector<BatchView>& views, const MakeReducer& make) {
+Updated on_two_ranks(const std::vector<BatchView>& views, const MakeSums& make) {
   Updated update;
   std::mutex mutex;
   Graph graph;
@@ -110,12 +110,12 @@ Updated on_two_ranks(const std::vector<BatchView>& views, const MakeReducer& mak
   run_ranks(2, [&](int rank, Transport& transport) {
     const auto group = make_ring_group(transport);
     Session session(model, options());
-    const auto reducer = make(*group, graph, session);
-    session.set_reducer(reducer.get());
-    reducer->last_batch();
+    const auto sums = make(*group, graph, session);
+    session.set_sums(sums.get());
+    sums->last_batch();
     session.accumulate(views[static_cast<size_t>(rank)]);
-    if (auto* invariant = dynamic_cast<InvariantReducer*>(reducer.get())) {
-      invariant->take(rank, session.parameters());
+    if (auto* tree = dynamic_cast<TreeSums*>(sums.get())) {
+      tree->take(rank);
     }
     const StepResult result = session.update();
     const TensorView w = session.parameters().weights();
@@ -142,18 +142,18 @@ TEST_CASE("an infeasible sequence leaves the update as it is without it, alone a
 TEST_CASE("an infeasible sequence is not in the divisor of several ranks") {
   const Batches b;
   const Updated want = update_of(options(), {b.clean, b.second});
-  const std::vector<MakeReducer> reducers = {
-      [](ProcessGroup& group, const Graph&, const Session&) {
-        return std::make_unique<GroupReducer>(group);
+  const std::vector<MakeSums> kinds = {
+      [](ProcessGroup& group, const Graph&, const Session& session) {
+        return std::make_unique<GroupSums>(group, session.parameters());
       },
       [](ProcessGroup& group, const Graph& graph, const Session& session) {
-        return std::make_unique<BucketReducer>(group, graph, session.parameters(), 2000);
+        return std::make_unique<BucketSums>(group, graph, session.parameters(), 2000);
       },
       [](ProcessGroup& group, const Graph&, const Session& session) {
-        return std::make_unique<InvariantReducer>(group, 2, *session.context().device,
-                                                  *session.context().stream);
+        return std::make_unique<TreeSums>(group, 2, session.parameters(),
+                                          *session.context().stream);
       }};
-  for (const MakeReducer& make : reducers) {
+  for (const MakeSums& make : kinds) {
     check_same(on_two_ranks({b.infeasible, b.second}, make), want);
     check_same(on_two_ranks({b.second, b.infeasible}, make), want);
   }

@@ -4,7 +4,8 @@
 
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
-#include "engine/reduce/data_parallel.h"
+#include "engine/reduce/sums.h"
+#include "engine/session.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
@@ -56,9 +57,9 @@ TEST_CASE("two ranks that sum gradients take the step of one rank with both batc
   std::vector<std::vector<float>> results(2);
   run_ranks(2, [&](int rank, Transport& transport) {
     auto group = make_ring_group(transport);
-    GroupReducer reducer(*group);
     Session session(model, options());
-    session.set_reducer(&reducer);
+    GroupSums sums(*group, session.parameters());
+    session.set_sums(&sums);
     const StepResult got = session.train_step(rank == 0 ? a : b);
     std::lock_guard lock(mutex);
     results[static_cast<size_t>(rank)] = weights_of(session);

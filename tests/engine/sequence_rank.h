@@ -76,7 +76,7 @@ class SequenceRank {
 };
 
 inline SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& context,
-                           ProcessGroup& group, ShardRanks shards, Parameters& parameters)
+                                  ProcessGroup& group, ShardRanks shards, Parameters& parameters)
     : training_(training),
       loss_(loss),
       context_(context),
@@ -112,7 +112,8 @@ inline void SequenceRank::reserve(const BatchCapacity& capacity, size_t micro_ba
   runner_->reserve(shards_->capacity(capacity_));
 }
 
-inline void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::duration timeout) {
+inline void SequenceRank::run(std::span<const BatchView> micro_batches,
+                              CommClock::duration timeout) {
   BatchCapacity need = capacity_;
   for (const BatchView& batch : micro_batches) need = BatchCapacity::merge(need, batch.extent());
   reserve(need, micro_batches.size());

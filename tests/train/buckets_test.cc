@@ -6,7 +6,8 @@
 #include <thread>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/reduce/bucket_reducer.h"
+#include "engine/reduce/bucket_sums.h"
+#include "engine/session.h"
 #include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
@@ -111,15 +112,15 @@ TEST_CASE("a bucket leaves when its last gradient is written, in the last batch 
           "[buckets]") {
   const Graph graph = training_graph();
   const Parameters parameters(graph, cpu_device());
-  for (BucketSums sums : {BucketSums::everywhere, BucketSums::own_blocks}) {
+  for (SumsAt at : {SumsAt::everywhere, SumsAt::own_blocks}) {
     NotedGroup group;
-    BucketReducer reducer(group, graph, parameters, 1600, 0, sums);
-    const auto& buckets = reducer.buckets();
+    BucketSums sums(group, graph, parameters, 1600, 0, at);
+    const auto& buckets = sums.buckets();
     REQUIRE(buckets.size() >= 3);
-    double count = 1;
+    LossTotals totals{.sequences = 1};
     const auto run = [&] {
       for (size_t node = 0; node < graph.nodes.size(); ++node) {
-        reducer.after_node(node);
+        sums.mark(node);
         const auto ready = std::count_if(buckets.begin(), buckets.end(),
                                          [&](const auto& b) { return b.after_node <= node; });
         CHECK(static_cast<std::ptrdiff_t>(group.reduced.size()) == ready);
@@ -127,18 +128,18 @@ TEST_CASE("a bucket leaves when its last gradient is written, in the last batch 
     };
     for (int update = 0; update < 2; ++update) {
       group.reduced.clear();
-      for (size_t node = 0; node < graph.nodes.size(); ++node) reducer.after_node(node);
+      for (size_t node = 0; node < graph.nodes.size(); ++node) sums.mark(node);
       CHECK(group.reduced.empty());
-      reducer.last_batch();
+      sums.last_batch();
       run();
       CHECK(group.reduced.size() == buckets.size());
-      reducer.reduce(parameters.gradients(), {&count, 1});
+      sums.finish(&totals, nullptr);
       CHECK(group.reduced.size() == buckets.size() + 1);  // and the counts
     }
     // A rank without a share of the last batch runs no node.
     group.reduced.clear();
-    reducer.last_batch();
-    reducer.reduce(parameters.gradients(), {&count, 1});
+    sums.last_batch();
+    sums.finish(&totals, nullptr);
     CHECK(group.reduced.size() == buckets.size() + 1);
   }
 }
@@ -146,8 +147,7 @@ TEST_CASE("a bucket leaves when its last gradient is written, in the last batch 
 // Two ranks over a slow link, whose backward pass is sleep, so that cores do not matter: the share
 // of communication hidden in one of at most 20 updates. A busy machine disturbs some of them, so it
 // is the first one that hides as much as is `wanted`, if there is one; 1000 otherwise.
-double hidden_by_sleep(BucketSums sums, int64_t bucket_bytes,
-                       const std::function<bool(double)>& wanted) {
+double hidden_by_sleep(SumsAt at, int64_t bucket_bytes, const std::function<bool(double)>& wanted) {
   Graph graph;
   ValueId x = layers::input_frames(graph, "features", 64);
   for (int i = 0; i < 16; ++i) x = layers::linear(graph, x, "layer" + std::to_string(i), 64);
@@ -159,23 +159,23 @@ double hidden_by_sleep(BucketSums sums, int64_t bucket_bytes,
     const auto transport = make_throttled(fast, {2e6, std::chrono::microseconds(50)});
     const auto group = make_ring_group(*transport);
     const Parameters parameters(graph, cpu_device());
-    BucketReducer reducer(*group, graph, parameters, bucket_bytes, 1, sums);
+    BucketSums sums(*group, graph, parameters, bucket_bytes, 1, at);
     std::vector<bool> computes(graph.nodes.size());
     for (const auto& b : plan_buckets(graph, parameters, 1, 1)) computes[b.after_node] = true;
-    reducer.ballot()[0] = 0;
-    for (int update = 0; update < 20 && reducer.ballot()[0] == 0; ++update) {
-      const RankReducer::Times before = reducer.times();
-      reducer.ballot()[0] = rank == 0 && found < 1000;
-      reducer.last_batch();
+    sums.votes()[0] = 0;
+    for (int update = 0; update < 20 && sums.votes()[0] == 0; ++update) {
+      const Sums::Times before = sums.times();
+      sums.votes()[0] = rank == 0 && found < 1000;
+      sums.last_batch();
       for (size_t node = 0; node < graph.nodes.size(); ++node) {
         if (computes[node]) std::this_thread::sleep_for(std::chrono::milliseconds(12));
-        reducer.after_node(node);
+        sums.mark(node);
       }
-      double count = 1;
-      reducer.reduce(parameters.gradients(), {&count, 1});
-      const RankReducer::Times t = reducer.times();
+      LossTotals totals{.sequences = 1};
+      sums.finish(&totals, nullptr);
+      const Sums::Times t = sums.times();
       const double hidden =
-          RankReducer::Times{t.communication - before.communication, t.exposed - before.exposed}
+          Sums::Times{t.communication - before.communication, t.exposed - before.exposed}
               .hidden_share();
       if (rank == 0 && wanted(hidden)) found = hidden;
     }
@@ -184,11 +184,11 @@ double hidden_by_sleep(BucketSums sums, int64_t bucket_bytes,
 }
 
 TEST_CASE("communication hides behind the backward pass", "[buckets]") {
-  for (BucketSums sums : {BucketSums::everywhere, BucketSums::own_blocks}) {
-    CHECK(hidden_by_sleep(sums, 16384, [](double share) { return share >= 0.8; }) <= 1);
+  for (SumsAt at : {SumsAt::everywhere, SumsAt::own_blocks}) {
+    CHECK(hidden_by_sleep(at, 16384, [](double share) { return share >= 0.8; }) <= 1);
   }
   // A single bucket leaves when all is computed.
-  CHECK(hidden_by_sleep(BucketSums::everywhere, int64_t{1} << 26,
+  CHECK(hidden_by_sleep(SumsAt::everywhere, int64_t{1} << 26,
                         [](double share) { return share <= 0.05; }) <= 0.05);
 }
 
@@ -202,14 +202,14 @@ TEST_CASE("sums over ranks are right, and the same bits whatever the buckets", "
       run_ranks(world, [&](int rank, Transport& transport) {
         const auto group = make_ring_group(transport);
         const Parameters parameters(graph, cpu_device());
-        BucketReducer reducer(*group, graph, parameters, bytes);
+        BucketSums sums(*group, graph, parameters, bytes);
         const TensorView g = parameters.gradients();
         float* const values = g.as<float>();
-        double count = rank;
+        LossTotals totals{.sequences = static_cast<double>(rank)};
         // Whole numbers add up exactly in any order.
         for (int64_t i = 0; i < g.numel(); ++i) values[i] = static_cast<float>(i % 1000 + rank);
-        reducer.reduce(g, {&count, 1});
-        bool exact = count == world * (world - 1) / 2;
+        sums.finish(&totals, nullptr);
+        bool exact = totals.sequences == world * (world - 1) / 2;
         for (int64_t i = 0; i < g.numel(); ++i) {
           exact = exact &&
                   values[i] == static_cast<float>(world * (i % 1000) + world * (world - 1) / 2);
@@ -217,9 +217,9 @@ TEST_CASE("sums over ranks are right, and the same bits whatever the buckets", "
         std::mt19937 random(static_cast<unsigned>(rank));
         std::normal_distribution<float> normal;
         for (int64_t i = 0; i < g.numel(); ++i) values[i] = normal(random);
-        reducer.last_batch();
-        for (size_t node = 0; node < graph.nodes.size() / 2; ++node) reducer.after_node(node);
-        reducer.reduce(g, {&count, 1});
+        sums.last_batch();
+        for (size_t node = 0; node < graph.nodes.size() / 2; ++node) sums.mark(node);
+        sums.finish(&totals, nullptr);
         const std::lock_guard lock(mutex);
         CHECK(exact);
         results.emplace_back(values, values + g.numel());

@@ -5,7 +5,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/data/sampler.h"
 #include "engine/layers/layers.h"
-#include "engine/reduce/invariant_reducer.h"
+#include "engine/reduce/tree_sums.h"
 #include "engine/sync/slow_ranks.h"
 #include "tests/catch.h"
 #include "tests/rank_check.h"
@@ -79,25 +79,25 @@ TEST_CASE("shards' gradients are summed along the tree, for any number of ranks"
         const auto group = make_ring_group(transport);
         Parameters parameters(graph, cpu_device());
         Stream stream = cpu_device().make_stream();
-        InvariantReducer reducer(*group, shards, cpu_device(), stream, 1);
+        TreeSums sums(*group, shards, parameters, stream, 1);
         const TensorView g = parameters.gradients();
         for (int repeat = 0; repeat < 2; ++repeat) {  // nothing is left of the update before
           std::fill_n(g.as<float>(), n, 0.0f);
           for (size_t half = 0; half < 2; ++half) {
-            for (int s = reducer.own().begin; s < reducer.own().end; ++s) {
+            for (int s = sums.own().begin; s < sums.own().end; ++s) {
               if (s == 1) continue;
               const auto& batch = batches[2 * static_cast<size_t>(s) + half];
               std::copy(batch.begin(), batch.end(), g.as<float>());
-              reducer.take(s, parameters);
+              sums.take(s);
             }
           }
-          double count = rank + 1;
-          reducer.ballot()[0] = 10;
-          reducer.reduce(g, {&count, 1});
+          LossTotals totals{.sequences = rank + 1.0};
+          sums.votes()[0] = 10;
+          sums.finish(&totals, nullptr);
           const std::lock_guard lock(mutex);
           CHECK(std::equal(want.begin(), want.end(), g.as<float>()));
-          CHECK(count == world * (world + 1) / 2);
-          CHECK(reducer.ballot()[0] == 10 * world);
+          CHECK(totals.sequences == world * (world + 1) / 2);
+          CHECK(sums.votes()[0] == 10 * world);
         }
       });
     }
@@ -109,17 +109,16 @@ TEST_CASE("a rank that withdraws ends the update on all ranks, and the next one 
   run_ranks(3, [&](int rank, Transport& transport) {
     const auto group = make_ring_group(transport);
     Parameters parameters(graph, cpu_device());
-    GroupReducer reducer(*group);
-    const TensorView g = parameters.gradients();
-    double count = 1;
+    GroupSums sums(*group, parameters);
+    LossTotals totals{.sequences = 1};
     if (rank == 1) {
-      RANK_CHECK_THROWS_AS(reducer.withdraw(g, 1), UpdateWithdrawn);
+      RANK_CHECK_THROWS_AS(sums.withdraw(), UpdateWithdrawn);
     } else {
-      RANK_CHECK_THROWS_AS(reducer.reduce(g, {&count, 1}), UpdateWithdrawn);
+      RANK_CHECK_THROWS_AS(sums.finish(&totals, nullptr), UpdateWithdrawn);
     }
-    count = 1;
-    reducer.reduce(g, {&count, 1});
-    RANK_CHECK(count == 3);
+    totals = {.sequences = 1};
+    sums.finish(&totals, nullptr);
+    RANK_CHECK(totals.sequences == 3);
   });
 }
 

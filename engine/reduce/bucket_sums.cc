@@ -1,4 +1,4 @@
-#include "engine/reduce/bucket_reducer.h"
+#include "engine/reduce/bucket_sums.h"
 
 #include <algorithm>
 #include <cstring>
@@ -60,10 +60,10 @@ std::vector<GradientBucket> plan_buckets(const Graph& graph, const Parameters& p
 // Block q of the flat array is in chunk q modulo the number of ranks, after those before it. The
 // ring finishes a chunk of an all-reduce on the rank before the one that finishes it in a
 // reduce-scatter, so that there it is chunk q - 1.
-BucketLayout lay_out(const GradientBucket& b, int ranks, BucketSums sums) {
+BucketLayout lay_out(const GradientBucket& b, int ranks, SumsAt sums) {
   constexpr int64_t block = BucketLayout::block_elements;
   const int64_t first = b.begin / block, blocks = (b.end + block - 1) / block - first;
-  const int64_t shift = sums == BucketSums::own_blocks ? ranks - 1 : 0;
+  const int64_t shift = sums == SumsAt::own_blocks ? ranks - 1 : 0;
   BucketLayout layout;
   layout.chunk = (blocks + ranks - 1) / ranks * block;
   for (int64_t i = 0; i < std::min<int64_t>(ranks, blocks); ++i) {
@@ -91,8 +91,8 @@ BucketLayout lay_out(const GradientBucket& b, int ranks, BucketSums sums) {
   return layout;
 }
 
-bool comes_back(const BlockRows& rows, const BucketLayout& layout, BucketSums sums, int rank) {
-  return sums == BucketSums::everywhere || rows.packed / layout.chunk == rank;
+bool comes_back(const BlockRows& rows, const BucketLayout& layout, SumsAt sums, int rank) {
+  return sums == SumsAt::everywhere || rows.packed / layout.chunk == rank;
 }
 
 namespace {
@@ -145,31 +145,30 @@ int64_t bucket_bytes_for(const LinkSpeed& link) {
   return static_cast<int64_t>(std::clamp(bytes, 65536.0, 67108864.0));
 }
 
-BucketReducer::BucketReducer(ProcessGroup& group, const Graph& graph, const Parameters& parameters,
-                             int64_t bucket_bytes, size_t ballot, BucketSums sums)
-    : RankReducer(group, ballot),
-      gradients_(parameters.gradients()),
+BucketSums::BucketSums(ProcessGroup& group, const Graph& graph, const Parameters& parameters,
+                       int64_t bucket_bytes, size_t votes, SumsAt at)
+    : Sums(group, parameters, votes),
       width_(static_cast<int64_t>(size_of(parameters.dtype()))),
-      sums_(sums),
+      at_(at),
       rank_(group.rank()),
-      in_place_(group.size() == 2 && sums == BucketSums::everywhere),
+      in_place_(group.size() == 2 && at == SumsAt::everywhere),
       buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
       flights_(buckets_.size()) {
   RONDO_CHECK(parameters.device().kind() == DeviceKind::cpu, "gradients must be a cpu's");
   for (size_t i = 0; i < buckets_.size() && !in_place_; ++i) {
     Flight& f = flights_[i];
-    f.layout = lay_out(buckets_[i], group.size(), sums);
+    f.layout = lay_out(buckets_[i], group.size(), at);
     const auto bytes = static_cast<size_t>(f.layout.chunk * group.size() * width_);
     f.memory = Buffer(cpu_device(), std::max<size_t>(bytes, 1), "gradient buckets");
     std::memset(f.memory.data(), 0, f.memory.bytes());
   }
 }
 
-void BucketReducer::copy(const Flight& flight, Copy direction) const {
-  auto* const flat = static_cast<std::byte*>(gradients_.data);
+void BucketSums::copy(const Flight& flight, Copy direction) const {
+  auto* const flat = static_cast<std::byte*>(gradients().data);
   auto* const packed = flight.memory.as<std::byte>();
   for (const BlockRows& r : flight.layout.rows) {
-    if (direction == Copy::unpack && !comes_back(r, flight.layout, sums_, rank_)) continue;
+    if (direction == Copy::unpack && !comes_back(r, flight.layout, at_, rank_)) continue;
     const auto bytes = static_cast<size_t>(r.elements * width_);
     for (int64_t i = 0; i < r.rows; ++i) {
       std::byte* const here = flat + (r.flat + i * r.flat_stride) * width_;
@@ -179,30 +178,29 @@ void BucketReducer::copy(const Flight& flight, Copy direction) const {
   }
 }
 
-void BucketReducer::launch() {
+void BucketSums::launch() {
   const GradientBucket& bucket = buckets_[launched_];
   Flight& flight = flights_[launched_];
   ++launched_;
   if (in_place_) {
-    std::byte* const begin = static_cast<std::byte*>(gradients_.data) + bucket.begin * width_;
+    std::byte* const begin = static_cast<std::byte*>(gradients().data) + bucket.begin * width_;
     flight.work =
-        group().all_reduce(TensorView(begin, gradients_.dtype, {bucket.size()}), Reduction::sum);
+        group().all_reduce(TensorView(begin, gradients().dtype, {bucket.size()}), Reduction::sum);
     return;
   }
   copy(flight, Copy::pack);
-  const TensorView packed(flight.memory.data(), gradients_.dtype,
+  const TensorView packed(flight.memory.data(), gradients().dtype,
                           {flight.layout.chunk * group().size()});
-  flight.work = sums_ == BucketSums::everywhere ? group().all_reduce(packed, Reduction::sum)
-                                                : group().reduce_scatter(packed, Reduction::sum);
+  flight.work = at_ == SumsAt::everywhere ? group().all_reduce(packed, Reduction::sum)
+                                          : group().reduce_scatter(packed, Reduction::sum);
 }
 
-void BucketReducer::after_node(size_t node) {
+void BucketSums::mark(size_t node) {
   if (!active_) return;
   while (launched_ < buckets_.size() && buckets_[launched_].after_node <= node) launch();
 }
 
-void BucketReducer::sum_gradients(TensorView gradients) {
-  RONDO_CHECK(gradients.data == gradients_.data, "gradients of another session");
+void BucketSums::sum_gradients() {
   while (launched_ < buckets_.size()) launch();
   for (Flight& flight : flights_) {
     const auto begin = CommClock::now();

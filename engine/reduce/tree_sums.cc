@@ -1,4 +1,4 @@
-#include "engine/reduce/invariant_reducer.h"
+#include "engine/reduce/tree_sums.h"
 
 #include <algorithm>
 #include <cstring>
@@ -57,13 +57,12 @@ std::vector<ShardRange> tree_nodes_within(int shards, ShardRange range) {
   return nodes;
 }
 
-InvariantReducer::InvariantReducer(ProcessGroup& group, int shards, Device& device, Stream& stream,
-                                   size_t ballot)
-    : RankReducer(group, ballot),
+TreeSums::TreeSums(ProcessGroup& group, int shards, const Parameters& parameters, Stream& compute,
+                   size_t votes)
+    : Sums(group, parameters, votes),
       count_(shards),
       own_(shards_of_rank(shards, group.rank(), group.size())),
-      device_(device),
-      stream_(stream),
+      compute_(compute),
       shards_(static_cast<size_t>(own_.size())),
       filled_(static_cast<size_t>(own_.size())) {
   RONDO_CHECK(shards >= group.size(), shards, " shards for ", group.size(), " ranks");
@@ -74,7 +73,8 @@ InvariantReducer::InvariantReducer(ProcessGroup& group, int shards, Device& devi
   }
 }
 
-void InvariantReducer::allocate(const TensorView& gradients) {
+void TreeSums::allocate() {
+  const TensorView& gradients = this->gradients();
   for (Buffer& b : shards_) {
     if (b.bytes() < gradients.bytes()) b = Buffer(cpu_device(), gradients.bytes(), "shards");
   }
@@ -82,26 +82,24 @@ void InvariantReducer::allocate(const TensorView& gradients) {
       static_cast<size_t>(chunk_range(gradients.numel(), group().size(), group().rank()).size());
   const size_t bytes = std::max<size_t>(1, nodes_.size() * chunk * size_of(gradients.dtype));
   if (received_.bytes() < bytes) received_ = Buffer(cpu_device(), bytes, "parts of gradients");
-  if (device_.kind() != DeviceKind::cpu && staging_.bytes() < gradients.bytes()) {
-    staging_ = StagingBuffer(device_, gradients.bytes(), "gradients by way of the host");
+  if (device().kind() != DeviceKind::cpu && staging_.bytes() < gradients.bytes()) {
+    staging_ = StagingBuffer(device(), gradients.bytes(), "gradients by way of the host");
   }
 }
 
 // Where the host reads and writes them.
-TensorView InvariantReducer::on_host(const TensorView& gradients) const {
-  TensorView host = gradients;
+TensorView TreeSums::on_host() const {
+  TensorView host = gradients();
   if (staging_.data()) host.data = staging_.data();
   return host;
 }
 
-void InvariantReducer::take(int index, const Parameters& parameters) {
-  RONDO_CHECK(&parameters.device() == &device_, "gradients of another device");
+void TreeSums::take(int index) {
   RONDO_CHECK(index >= own_.begin && index < own_.end, "shard ", index, " of another rank");
-  const TensorView gradients = parameters.gradients();
-  allocate(gradients);
-  const TensorView g = on_host(gradients);
-  if (g.data != gradients.data) device_.copy(stream_, g.data, gradients.data, g.bytes());
-  stream_.synchronize();
+  allocate();
+  const TensorView all = gradients(), g = on_host();
+  if (g.data != all.data) device().copy(compute_, g.data, all.data, g.bytes());
+  compute_.synchronize();
   char& filled = filled_[static_cast<size_t>(index - own_.begin)];
   if (!filled) {
     copy_bytes(shard(index), g.data, g.bytes());
@@ -111,18 +109,18 @@ void InvariantReducer::take(int index, const Parameters& parameters) {
     add(reinterpret_cast<float*>(shard(index)), g.as<float>(), g.numel());
   }
   filled = 1;
-  device_.fill_bytes(stream_, gradients.data, 0, gradients.bytes());
+  device().fill_bytes(compute_, all.data, 0, all.bytes());
 }
 
 template <class T>
-void InvariantReducer::add_nodes(int64_t n) {
+void TreeSums::add_nodes(int64_t n) {
   const auto at = [&](int index) { return reinterpret_cast<T*>(shard(index)); };
   const auto [first, last] = of_[static_cast<size_t>(group().rank())];
   for (size_t i = first; i < last; ++i) add_tree<T>(nodes_[i], n, at);
 }
 
 // Every rank gets its chunk of all nodes.
-void InvariantReducer::exchange_nodes(const TensorView& gradients) {
+void TreeSums::exchange_nodes(const TensorView& gradients) {
   const size_t width = size_of(gradients.dtype);
   const int world = group().size(), me = group().rank();
   const ChunkRange mine = chunk_range(gradients.numel(), world, me);
@@ -154,7 +152,7 @@ void InvariantReducer::exchange_nodes(const TensorView& gradients) {
 
 // The rest of the tree, over the nodes received.
 template <class T>
-void InvariantReducer::finish_chunk(TensorView gradients, int64_t begin, int64_t end) {
+void TreeSums::finish_chunk(TensorView gradients, int64_t begin, int64_t end) {
   const int64_t n = end - begin;
   T* const parts = received_.as<T>();
   const auto at = [&](int shard_index) {
@@ -172,7 +170,7 @@ void InvariantReducer::finish_chunk(TensorView gradients, int64_t begin, int64_t
   std::copy_n(at(0), n, gradients.as<T>() + begin);
 }
 
-void InvariantReducer::exchange_sums(const TensorView& gradients) {
+void TreeSums::exchange_sums(const TensorView& gradients) {
   const size_t width = size_of(gradients.dtype);
   const int world = group().size(), me = group().rank();
   const auto part = [&](int r) {
@@ -191,9 +189,9 @@ void InvariantReducer::exchange_sums(const TensorView& gradients) {
   wait_all(works);
 }
 
-void InvariantReducer::sum_gradients(TensorView of_device) {
-  allocate(of_device);
-  const TensorView gradients = on_host(of_device);
+void TreeSums::sum_gradients() {
+  allocate();
+  const TensorView gradients = on_host(), of_device = this->gradients();
   for (int s = own_.begin; s < own_.end; ++s) {
     char& filled = filled_[static_cast<size_t>(s - own_.begin)];
     if (!filled) std::memset(shard(s), 0, gradients.bytes());
@@ -208,8 +206,8 @@ void InvariantReducer::sum_gradients(TensorView of_device) {
        : finish_chunk<float>(gradients, mine.begin, mine.end);
   exchange_sums(gradients);
   if (gradients.data != of_device.data) {
-    device_.copy(stream_, of_device.data, gradients.data, gradients.bytes());
-    stream_.synchronize();
+    device().copy(compute_, of_device.data, gradients.data, gradients.bytes());
+    compute_.synchronize();
   }
   const std::chrono::duration<double> took = CommClock::now() - begin;
   times_.communication += took.count();

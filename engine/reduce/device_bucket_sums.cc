@@ -1,4 +1,4 @@
-#include "engine/reduce/device_bucket_reducer.h"
+#include "engine/reduce/device_bucket_sums.h"
 
 #include <algorithm>
 
@@ -7,16 +7,14 @@
 
 namespace rondo {
 
-DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sums,
-                                         const Context& compute, const Graph& graph,
-                                         const Parameters& parameters, int64_t bucket_bytes,
-                                         size_t ballot, BucketSums where)
-    : RankReducer(control, ballot),
+DeviceBucketSums::DeviceBucketSums(ProcessGroup& control, DeviceGroup& sums, const Context& compute,
+                                   const Graph& graph, const Parameters& parameters,
+                                   int64_t bucket_bytes, size_t votes, SumsAt at)
+    : Sums(control, parameters, votes),
       sums_(sums),
       compute_(compute),
-      gradients_(parameters.gradients()),
       width_(static_cast<int64_t>(size_of(parameters.dtype()))),
-      where_(where),
+      at_(at),
       buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
       travelling_(buckets_.size()) {
   RONDO_CHECK(control.size() == sums.size() && control.rank() == sums.rank(), "rank ",
@@ -28,7 +26,7 @@ DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sum
   const auto ranks = static_cast<size_t>(sums.size());
   for (size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& b = travelling_[i];
-    b.layout = lay_out(buckets_[i], sums.size(), where);
+    b.layout = lay_out(buckets_[i], sums.size(), at);
     const auto bytes = static_cast<size_t>(b.layout.chunk * width_) * ranks;
     b.memory = Buffer(device, std::max<size_t>(bytes, 1), "gradient buckets");
     device.fill_bytes(stream, b.memory.data(), 0, b.memory.bytes());
@@ -50,12 +48,12 @@ DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sum
   stream.synchronize();
 }
 
-void DeviceBucketReducer::copy(const BucketLayout& layout, const Buffer& memory, Copy direction) {
-  auto* const flat = static_cast<std::byte*>(gradients_.data);
+void DeviceBucketSums::copy(const BucketLayout& layout, const Buffer& memory, Copy direction) {
+  auto* const flat = static_cast<std::byte*>(gradients().data);
   auto* const packed = memory.as<std::byte>();
   const auto bytes = [this](int64_t elements) { return static_cast<size_t>(elements * width_); };
   for (const BlockRows& r : layout.rows) {
-    if (direction == Copy::unpack && !comes_back(r, layout, where_, sums_.rank())) continue;
+    if (direction == Copy::unpack && !comes_back(r, layout, at_, sums_.rank())) continue;
     std::byte* const here = flat + r.flat * width_;
     std::byte* const there = packed + r.packed * width_;
     // A single row has no stride.
@@ -70,47 +68,42 @@ void DeviceBucketReducer::copy(const BucketLayout& layout, const Buffer& memory,
   }
 }
 
-void DeviceBucketReducer::mark() { travelling_[marked_++].written.record(*compute_.stream); }
-
-void DeviceBucketReducer::launch() {
+void DeviceBucketSums::launch() {
   Bucket& b = travelling_[launched_];
   Flight& f = update().flights[launched_];
   Stream& stream = sums_.stream();
   b.written.wait(stream);
   f.began.record(stream);
   copy(b.layout, b.memory, Copy::pack);
-  const TensorView packed(b.memory.data(), gradients_.dtype, {b.layout.chunk * sums_.size()});
-  f.work = where_ == BucketSums::everywhere ? sums_.all_reduce(packed, Reduction::sum)
-                                            : sums_.reduce_scatter(packed, Reduction::sum);
+  const TensorView packed(b.memory.data(), gradients().dtype, {b.layout.chunk * sums_.size()});
+  f.work = at_ == SumsAt::everywhere ? sums_.all_reduce(packed, Reduction::sum)
+                                     : sums_.reduce_scatter(packed, Reduction::sum);
   copy(b.layout, b.memory, Copy::unpack);
   f.ended.record(stream);
   b.summed.record(stream);
   ++launched_;
 }
 
-void DeviceBucketReducer::mark_node(size_t node) {
-  while (marked_ < buckets_.size() && buckets_[marked_].after_node <= node) mark();
+void DeviceBucketSums::mark(size_t node) {
+  for (; marked_ < buckets_.size() && buckets_[marked_].after_node <= node; ++marked_) {
+    travelling_[marked_].written.record(*compute_.stream);
+  }
 }
 
-void DeviceBucketReducer::send_marked() {
-  marked_ = buckets_.size();  // by a recording, if not by mark_node()
-  while (launched_ < marked_) launch();
-}
-
-void DeviceBucketReducer::after_node(size_t node) {
+// A recording has marked them, if not mark() itself.
+void DeviceBucketSums::flush(size_t node) {
   if (!active_) return;
-  mark_node(node);
-  while (launched_ < marked_) launch();
+  while (launched_ < buckets_.size() && buckets_[launched_].after_node <= node) launch();
+  marked_ = std::max(marked_, launched_);
 }
 
-void DeviceBucketReducer::sum_gradients(TensorView gradients) {
-  RONDO_CHECK(gradients.data == gradients_.data, "gradients of another session");
-  while (marked_ < buckets_.size()) mark();
-  while (launched_ < marked_) launch();
+void DeviceBucketSums::sum_gradients() {
+  mark(all_nodes);
+  while (launched_ < buckets_.size()) launch();
 }
 
 // What each rank has, on all of them; nullptr: this one has nothing.
-void DeviceBucketReducer::gather(const LossTotals* own) {
+void DeviceBucketSums::gather(const LossTotals* own) {
   Device& device = sums_.device();
   Stream& stream = sums_.stream();
   Flight& f = update().flights.back();
@@ -129,12 +122,12 @@ void DeviceBucketReducer::gather(const LossTotals* own) {
   gathered_.record(stream);
 }
 
-void DeviceBucketReducer::sum_nothing() { gather(nullptr); }
+void DeviceBucketSums::sum_nothing() { gather(nullptr); }
 
-void DeviceBucketReducer::enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) {
-  RONDO_CHECK(begun_ - applied_ <= Session::most_in_flight, begun_ - applied_,
+void DeviceBucketSums::finish(LossTotals* totals, double* inverse_count) {
+  RONDO_CHECK(begun_ - applied_ <= most_in_flight, begun_ - applied_,
               " updates under way, none of them applied");
-  sum_gradients(gradients);
+  sum_gradients();
   gather(totals);
   update().computed.record(*compute_.stream);
   for (Bucket& b : travelling_) b.summed.wait(*compute_.stream);
@@ -143,10 +136,10 @@ void DeviceBucketReducer::enqueue(TensorView gradients, LossTotals* totals, doub
   marked_ = launched_ = 0;
   active_ = false;
   ++begun_;
-  sum_counts({}, false);
+  sum_numbers(nullptr, false);
 }
 
-void DeviceBucketReducer::applied() {
+void DeviceBucketSums::applied() {
   RONDO_CHECK(applied_ < begun_, "an update that was not enqueued");
   Update& u = updates_[applied_ % updates_.size()];
   u.computed.synchronize();

@@ -1,4 +1,4 @@
-// BucketReducer for gradients in the memory of a device: the same buckets and the same bits, all of
+// BucketSums for gradients in the memory of a device: the same buckets and the same bits, all of
 // it enqueued.
 //
 // A bucket travels on the stream of the device group: it waits there for the event after the node
@@ -14,34 +14,31 @@
 #include <vector>
 
 #include "comm/group/device_group.h"
-#include "engine/reduce/bucket_reducer.h"
+#include "engine/reduce/bucket_sums.h"
 #include "kernels/totals/totals.h"
 
 namespace rondo {
 
-class DeviceBucketReducer final : public RankReducer {
+class DeviceBucketSums final : public Sums {
  public:
   // `control`, in host memory, and `sums` are of the same ranks; `compute` is the session's. All
   // are borrowed.
-  DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sums, const Context& compute,
-                      const Graph& graph, const Parameters& parameters, int64_t bucket_bytes,
-                      size_t ballot = 0, BucketSums where = BucketSums::everywhere);
+  DeviceBucketSums(ProcessGroup& control, DeviceGroup& sums, const Context& compute,
+                   const Graph& graph, const Parameters& parameters, int64_t bucket_bytes,
+                   size_t votes = 0, SumsAt at = SumsAt::everywhere);
 
   const std::vector<GradientBucket>& buckets() const { return buckets_; }
 
   void last_batch() override { active_ = true; }
-  bool watches_nodes() const override { return active_; }
-  void after_node(size_t node) override;
-  void mark_node(size_t node) override;
-  void send_marked() override;
-  bool enqueues() const override { return true; }
-  // Throws UpdateWithdrawn where a rank has withdrawn.
-  void enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) override;
-  // Called for each update, in their order. Throws CommError when its sums were not.
+  bool marks() const override { return active_; }
+  void mark(size_t node) override;
+  void flush(size_t node) override;
+  bool queued() const override { return true; }
+  void finish(LossTotals* totals, double* inverse_count) override;
   void applied() override;
 
  protected:
-  void sum_gradients(TensorView gradients) override;
+  void sum_gradients() override;
   void sum_nothing() override;
 
  private:
@@ -62,7 +59,6 @@ class DeviceBucketReducer final : public RankReducer {
   };
 
   Update& update() { return updates_[begun_ % updates_.size()]; }
-  void mark();    // the next bucket: its gradients are written
   void launch();  // the next bucket that is marked
   void gather(const LossTotals* own);
   enum class Copy : uint8_t { pack, unpack };
@@ -70,12 +66,11 @@ class DeviceBucketReducer final : public RankReducer {
 
   DeviceGroup& sums_;
   const Context compute_;
-  const TensorView gradients_;
   const int64_t width_;
-  const BucketSums where_;
+  const SumsAt at_;
   const std::vector<GradientBucket> buckets_;
   // Those under way, and the last one applied, whose end the next is counted from.
-  std::array<Update, Session::most_in_flight + 2> updates_;
+  std::array<Update, most_in_flight + 2> updates_;
   std::vector<Bucket> travelling_;
   Buffer parts_;  // the totals of each rank
   Event counted_, gathered_;

@@ -1,4 +1,4 @@
-#include "engine/reduce/rank_average.h"
+#include "engine/sync/rank_average.h"
 
 #include <algorithm>
 #include <cmath>

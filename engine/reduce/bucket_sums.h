@@ -18,7 +18,7 @@
 #include "comm/group/device_group.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/parameters.h"
-#include "engine/reduce/data_parallel.h"
+#include "engine/reduce/sums.h"
 #include "kernels/base/device.h"
 
 namespace rondo {
@@ -52,12 +52,11 @@ struct BucketLayout {
 };
 // Where the sums of block b come back: everywhere (all-reduce), or on rank (b - 1) mod ranks alone
 // (reduce-scatter), with the same bits; elsewhere that block is then left as it is.
-enum class BucketSums : uint8_t { everywhere, own_blocks };
-BucketLayout lay_out(const GradientBucket& bucket, int ranks,
-                     BucketSums sums = BucketSums::everywhere);
+enum class SumsAt : uint8_t { everywhere, own_blocks };
+BucketLayout lay_out(const GradientBucket& bucket, int ranks, SumsAt sums = SumsAt::everywhere);
 
 // Whether these rows' sums come back on `rank`.
-bool comes_back(const BlockRows& rows, const BucketLayout& layout, BucketSums sums, int rank);
+bool comes_back(const BlockRows& rows, const BucketLayout& layout, SumsAt sums, int rank);
 
 // What an all-reduce costs: latency + bytes / bandwidth. Measured with a few all-reduces, the same
 // figures (rank 0's) on all ranks.
@@ -73,20 +72,19 @@ LinkSpeed measure_link(DeviceGroup& sums, ProcessGroup& control);
 int64_t bucket_bytes_for(const LinkSpeed& link);
 
 // Sums gradients in the memory of a cpu, over a group whose sums are exact (Wire::exact).
-class BucketReducer final : public RankReducer {
+class BucketSums final : public Sums {
  public:
-  // Borrows the group.
-  BucketReducer(ProcessGroup& group, const Graph& graph, const Parameters& parameters,
-                int64_t bucket_bytes, size_t ballot = 0, BucketSums sums = BucketSums::everywhere);
+  BucketSums(ProcessGroup& group, const Graph& graph, const Parameters& parameters,
+             int64_t bucket_bytes, size_t votes = 0, SumsAt at = SumsAt::everywhere);
 
   const std::vector<GradientBucket>& buckets() const { return buckets_; }
 
   void last_batch() override { active_ = true; }
-  bool watches_nodes() const override { return active_; }
-  void after_node(size_t node) override;
+  bool marks() const override { return active_; }
+  void mark(size_t node) override;  // what is complete is on its way at once
 
  protected:
-  void sum_gradients(TensorView gradients) override;
+  void sum_gradients() override;
 
  private:
   // Layout and memory: of a bucket that is copied in order to travel.
@@ -99,9 +97,8 @@ class BucketReducer final : public RankReducer {
   enum class Copy : uint8_t { pack, unpack };
   void copy(const Flight& flight, Copy direction) const;
 
-  const TensorView gradients_;
   const int64_t width_;
-  const BucketSums sums_;
+  const SumsAt at_;
   const int rank_;
   const bool in_place_;
   std::vector<GradientBucket> buckets_;

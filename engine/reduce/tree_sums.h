@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "engine/reduce/data_parallel.h"
+#include "engine/reduce/sums.h"
 #include "kernels/base/device.h"
 
 namespace rondo {
@@ -30,28 +30,28 @@ ShardRange shards_of_rank(int shards, int rank, int world_size);
 // The largest nodes of the tree over `shards` that lie within `range`, in order.
 std::vector<ShardRange> tree_nodes_within(int shards, ShardRange range);
 
-class InvariantReducer final : public RankReducer {
+class TreeSums final : public Sums {
  public:
-  // `shards` is at least the size of the group. The gradients are of memory that `stream`, of
-  // `device`, writes and reads; both are borrowed.
-  InvariantReducer(ProcessGroup& group, int shards, Device& device, Stream& stream,
-                   size_t ballot = 0);
+  // `shards` is at least the size of the group. `compute`, borrowed, is the stream that writes the
+  // gradients and reads their sums.
+  TreeSums(ProcessGroup& group, int shards, const Parameters& parameters, Stream& compute,
+           size_t votes = 0);
 
   ShardRange own() const { return own_; }
-  // Moves what was accumulated into `gradients` (they are zero afterwards) to a shard of this
+  // Moves what was accumulated into the gradients (they are zero afterwards) to a shard of this
   // update; several batches of one shard are summed in their order. Shards that get nothing are
   // zero.
-  void take(int shard, const Parameters& parameters);
+  void take(int shard);
 
  protected:
-  void sum_gradients(TensorView gradients) override;
+  void sum_gradients() override;
 
  private:
   std::byte* shard(int index) {
     return shards_[static_cast<size_t>(index - own_.begin)].as<std::byte>();
   }
-  void allocate(const TensorView& gradients);
-  TensorView on_host(const TensorView& gradients) const;
+  void allocate();
+  TensorView on_host() const;
   template <class T>
   void add_nodes(int64_t n);
   template <class T>
@@ -61,8 +61,7 @@ class InvariantReducer final : public RankReducer {
 
   const int count_;
   const ShardRange own_;
-  Device& device_;
-  Stream& stream_;
+  Stream& compute_;
   StagingBuffer staging_;                      // of a device's gradients
   std::vector<ShardRange> nodes_;              // of all ranks, in order
   std::vector<std::pair<size_t, size_t>> of_;  // by rank: its part of nodes_
