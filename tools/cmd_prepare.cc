@@ -1,9 +1,9 @@
 // rondo prepare: corpora to try with. Those of one's own data are in cmd_prepare_list.cc.
 #include <cstdio>
 
-#include "engine/corpus/corpus.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/corpus/corpus.h"
 #include "tools/prepare/progress.h"
 
 namespace rondo {

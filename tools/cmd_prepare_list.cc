@@ -6,8 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include "engine/corpus/examination/list_corpus.h"
-#include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
@@ -21,6 +19,8 @@
 #include "tools/command.h"
 #include "tools/command_line/recipes.h"
 #include "tools/command_line/text_options.h"
+#include "tools/corpus/examination/list_corpus.h"
+#include "tools/corpus/lists/list_files.h"
 #include "tools/prepare/line_preview.h"
 #include "tools/prepare/list_summary.h"
 #include "tools/prepare/progress.h"

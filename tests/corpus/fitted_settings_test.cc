@@ -1,5 +1,5 @@
 // The settings that fit a set of data: what changes with how much there is, and how it is spoken.
-#include "engine/corpus/fitted_settings.h"
+#include "tools/corpus/fitted_settings.h"
 
 #include <string>
 

@@ -6,11 +6,11 @@
 #include <set>
 #include <string>
 
-#include "engine/corpus/examination/list_corpus.h"
-#include "engine/corpus/lists/layouts.h"
 #include "kernels/base/cpu/printable.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
+#include "tools/corpus/examination/list_corpus.h"
+#include "tools/corpus/lists/layouts.h"
 
 namespace rondo {
 namespace {

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/corpus/corpus.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/corpus/corpus_files.h"
 #include "tests/data/temporary_folder.h"
+#include "tools/corpus/corpus.h"
 
 namespace rondo {
 namespace {

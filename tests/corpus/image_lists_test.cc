@@ -3,9 +3,9 @@
 #include <map>
 #include <string>
 
-#include "engine/corpus/lists/layouts.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
+#include "tools/corpus/lists/layouts.h"
 
 namespace rondo {
 namespace {

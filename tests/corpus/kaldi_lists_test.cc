@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/corpus/lists/layouts.h"
 #include "engine/data/features/feature_file.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
 #include "tests/data/kaldi_golden.h"
+#include "tools/corpus/lists/layouts.h"
 
 namespace rondo {
 namespace {

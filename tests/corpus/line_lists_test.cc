@@ -4,14 +4,14 @@
 #include <map>
 #include <set>
 
-#include "engine/corpus/examination/division.h"
-#include "engine/corpus/examination/list_corpus.h"
-#include "engine/corpus/lists/file_choice.h"
-#include "engine/corpus/lists/page_images.h"
 #include "engine/data/audio/audio.h"
 #include "tests/catch.h"
 #include "tests/corpus/page_files.h"
 #include "tests/data/temporary_folder.h"
+#include "tools/corpus/examination/division.h"
+#include "tools/corpus/examination/list_corpus.h"
+#include "tools/corpus/lists/file_choice.h"
+#include "tools/corpus/lists/page_images.h"
 
 using namespace rondo;
 using namespace rondo::test;

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/corpus/examination/list_passes.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
+#include "tools/corpus/examination/list_passes.h"
 
 namespace rondo {
 namespace {

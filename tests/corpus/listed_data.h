@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "engine/corpus/examination/list_corpus.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "tools/corpus/examination/list_corpus.h"
 
 namespace rondo::test {
 

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <tuple>
 
-#include "engine/corpus/examination/list_corpus.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
@@ -14,6 +13,7 @@
 #include "tests/catch.h"
 #include "tests/corpus/page_files.h"
 #include "tests/data/temporary_folder.h"
+#include "tools/corpus/examination/list_corpus.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

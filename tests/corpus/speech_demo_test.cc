@@ -5,14 +5,14 @@
 #include <set>
 #include <sstream>
 
-#include "engine/corpus/corpus.h"
-#include "engine/corpus/phrases.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/run_program.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/corpus/corpus_files.h"
 #include "tests/data/temporary_folder.h"
+#include "tools/corpus/corpus.h"
+#include "tools/corpus/phrases.h"
 
 namespace rondo {
 namespace {

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/corpus/lists/csv.h"
-#include "engine/corpus/lists/layouts.h"
-#include "engine/corpus/lists/read_text.h"
 #include "engine/data/audio/run_program.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
+#include "tools/corpus/lists/csv.h"
+#include "tools/corpus/lists/layouts.h"
+#include "tools/corpus/lists/read_text.h"
 
 namespace rondo {
 namespace {

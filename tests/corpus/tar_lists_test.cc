@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/corpus/lists/layouts.h"
-#include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/run_program.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
+#include "tools/corpus/lists/layouts.h"
+#include "tools/corpus/lists/tar.h"
 
 namespace rondo {
 namespace {

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/corpus/examination/text_findings.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
+#include "tools/corpus/examination/text_findings.h"
 
 using namespace rondo;
 

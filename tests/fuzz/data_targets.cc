@@ -7,10 +7,6 @@
 #include <cstring>
 #include <set>
 
-#include "engine/corpus/lists/csv.h"
-#include "engine/corpus/lists/layouts.h"
-#include "engine/corpus/lists/read_text.h"
-#include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/sound_format.h"
 #include "engine/data/features/feature_file.h"
@@ -30,6 +26,10 @@
 #include "tests/data/png_of.h"
 #include "tests/fuzz/targets.h"
 #include "tests/train/tesseract_file.h"
+#include "tools/corpus/lists/csv.h"
+#include "tools/corpus/lists/layouts.h"
+#include "tools/corpus/lists/read_text.h"
+#include "tools/corpus/lists/tar.h"
 
 using namespace rondo;
 

@@ -43,7 +43,7 @@ RULES = [
     ("kernels/*.cc", ["kernels_test", "checkop --part 1/5 --orders 1 --no-peers"]),
     ("comm/*", ["comm_test", "processes_test"]),
     ("engine/config/*", ["support_tests", "fuzz_test"]),
-    ("engine/corpus/*", ["corpus_test"]),
+    ("tools/corpus/*", ["corpus_test"]),
     ("engine/data/*", ["data_test", "fuzz_test"]),
     ("engine/decode/*", ["decode_test"]),
     ("engine/io/*", ["support_tests", "fuzz_test"]),

@@ -1,7 +1,7 @@
 // What `rondo prepare` says of data that it has listed.
 #pragma once
 
-#include "engine/corpus/examination/list_corpus.h"
+#include "tools/corpus/examination/list_corpus.h"
 
 namespace rondo {
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "engine/corpus/corpus.h"
+#include "tools/corpus/corpus.h"
 
 namespace rondo {
 

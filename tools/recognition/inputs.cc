@@ -8,7 +8,6 @@
 #include <set>
 #include <span>
 
-#include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/bandwidth.h"
 #include "engine/data/features/endings.h"
@@ -19,6 +18,7 @@
 #include "engine/io/safetensors.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
+#include "tools/corpus/lists/list_files.h"
 
 namespace rondo {
 namespace {
