@@ -32,7 +32,7 @@ inline constexpr LstmConditions lstm_conditions[] = {
     // Below, a cluster holds all of R.
     {"grid_cluster", 513, 1024, 0, lstm_unbounded, false, 90, "all blocks resident; polls"},
     {"grid", 1, 1024, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},
-    // Beyond, it is tens of times as slow as `portable` (docs/kernels/lstm_gpu_times.md).
+    // Beyond, it is tens of times as slow as `portable` (bench/results/lstm-gpu-times.md).
     {"fused", 1, 256, 256, 64, true, 80, ""},
     {"portable", 1, lstm_unbounded, lstm_unbounded, lstm_unbounded, true, 80, ""},
 };

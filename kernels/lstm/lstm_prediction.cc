@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-// Of H100s, as published: docs/kernels/lstm_gpu_times.md.
+// Of H100s, as published: bench/results/lstm-gpu-times.md.
 constexpr double cycles_per_us = 1800;
 constexpr double launch_us = 2.5;  // in a recorded graph: 2 to 3
 constexpr double l2_bytes_per_us = 5.5e6;
@@ -84,7 +84,7 @@ std::optional<double> grid_us(const LstmLoop& loop, const GpuLimits& gpu) {
                         (product_us + operand_bytes / l2_bytes_per_us + parts_us + cells_us);
 }
 
-// By `tools/cuda/cycles --ready`, put together by hand: docs/kernels/lstm_gpu_times.md, "Grid of
+// By `tools/cuda/cycles --ready`, put together by hand: bench/results/lstm-gpu-times.md, "Grid of
 // clusters". A step takes the longest of three times.
 struct GridClusterCycles {
   LstmPhase phase;

@@ -4,7 +4,7 @@
 // (kernels/lstm/lstm_proven.h).
 //
 // The figures: machine code for the cluster kernels, the tiles of `fused` and the cells
-// (lstm_cycles.h), else the arithmetic of docs/kernels/lstm_gpu_times.md. They leave out what all
+// (lstm_cycles.h), else the arithmetic of bench/results/lstm-gpu-times.md. They leave out what all
 // variants have in common, x W^T before the loop and dx after it.
 //
 // Pure functions; thread-safe.

@@ -1,5 +1,5 @@
 // The default variant of the LSTM's time loops for each shape, and the predictions that it is
-// chosen by. Times by hand are those of docs/kernels/lstm_gpu_times.md, to the digits given there.
+// chosen by. Times by hand are those of bench/results/lstm-gpu-times.md, to the digits given there.
 #include "kernels/lstm/lstm_prediction.h"
 
 #include <array>
@@ -212,7 +212,7 @@ TEST_CASE("the LSTM has a choice on GPUs alone") {
   }
 }
 
-// ---- the table of docs/kernels/lstm_gpu_times.md ----
+// ---- the table of bench/results/lstm-gpu-times.md ----
 
 namespace {
 
@@ -312,10 +312,10 @@ TEST_CASE("layers at once are predicted to be quicker where they leave the chip 
 TEST_CASE("the documentation has the defaults and their times") {
   const char* root = std::getenv("RONDO_SOURCE_ROOT");
   if (!root) {
-    WARN("RONDO_SOURCE_ROOT is not set: docs/kernels/lstm_gpu_times.md is not compared");
+    WARN("RONDO_SOURCE_ROOT is not set: bench/results/lstm-gpu-times.md is not compared");
     return;
   }
-  const std::string path = std::string(root) + "/docs/kernels/lstm_gpu_times.md";
+  const std::string path = std::string(root) + "/bench/results/lstm-gpu-times.md";
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   std::string page = text.str();

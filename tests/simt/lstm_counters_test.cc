@@ -1,5 +1,5 @@
 // What a step of the LSTM's variants on GPUs costs, counted on the instrumented simulator:
-// launches, waiting, products, and traffic. docs/kernels/lstm_gpu_times.md derives its predictions
+// launches, waiting, products, and traffic. bench/results/lstm-gpu-times.md derives its predictions
 // from the same figures.
 #include <algorithm>
 #include <initializer_list>
