@@ -12,7 +12,7 @@ struct TimedAction {
   double start = 0, end = 0;  // seconds; of a recv: until its arrival
 };
 
-// One run of a schedule, simulated (engine/plan/step_tasks.h) or measured, by rank.
+// One run of a schedule, simulated (engine/plan/simulation.h) or measured, by rank.
 struct PipelineTimeline {
   std::vector<std::vector<TimedAction>> ranks;
 

@@ -4,16 +4,15 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 
 #include "engine/config/config.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
-#include "engine/plan/lengths.h"
-#include "engine/plan/machine/fit.h"
-#include "engine/plan/machine/measure.h"
+#include "engine/parallel/rank_grid.h"
+#include "engine/plan/measure.h"
 #include "engine/plan/measure_links.h"
 #include "engine/plan/split.h"
-#include "engine/report/charts.h"
 #include "engine/report/timeline.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/training_strategy.h"
@@ -31,9 +30,9 @@ struct PlanOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   int devices = 8, per_node = 8, features = 0, outputs = 0, threads = 1, ranks = 1, rows = 12;
   std::string device = "h200", link, node_link = "infiniband", lengths, measure;
-  std::string picture, write, timeline;
+  std::string write, timeline;
   double labels_per_second = 0;
-  bool scaling = false, as_configured = false;
+  bool as_configured = false;
 };
 
 constexpr double gigabyte = 1e9;
@@ -46,9 +45,7 @@ bool names_a_file(const std::string& text) {
 
 // A preset, or what a file says.
 plan::LinkModel link_of(const std::string& text) {
-  const auto presets = plan::link_preset_names();
-  const bool known = std::find(presets.begin(), presets.end(), text) != presets.end();
-  if (known || !names_a_file(text)) return plan::link_preset(text);
+  if (!names_a_file(text)) return plan::link_preset(text);
   return plan::parse_link(read_text_file(text, most_bytes_of_a_file), text);
 }
 
@@ -56,16 +53,16 @@ plan::Cluster cluster_of(const PlanOptions& o) {
   plan::Cluster c;
   c.devices = o.devices;
   c.per_node = o.per_node;
-  const bool is_file = names_a_file(o.device);
-  if (is_file) {
+  if (names_a_file(o.device)) {
     const plan::MachineFile machine =
         plan::parse_machine(read_text_file(o.device, most_bytes_of_a_file), o.device);
     c.device = machine.device;
     c.link = machine.link;
   } else {
     c.device = plan::device_preset(o.device);
+    c.link = plan::link_preset("nvlink");
   }
-  if (!o.link.empty() || !is_file) c.link = link_of(o.link.empty() ? "nvlink" : o.link);
+  if (!o.link.empty()) c.link = link_of(o.link);
   c.node_link = link_of(o.node_link);
   return c;
 }
@@ -76,7 +73,7 @@ PlanData data_of(const PlanOptions& o, const Config& config) {
   if (!config.data.train.empty()) {
     d = look_at_data(config);
   } else {
-    d.lengths = {{10, 1}};
+    d.seconds = {10};
     d.labels_per_second = 12;
     d.outputs = config.model.outputs > 0 ? config.model.outputs : 32;
     const FeaturesConfig& f = config.features;
@@ -87,40 +84,22 @@ PlanData data_of(const PlanOptions& o, const Config& config) {
                  : f.type == FeatureType::image ? f.height
                                                 : f.bins;
   }
-  if (!o.lengths.empty()) {
-    d.lengths = plan::parse_lengths(o.lengths);
-    d.seconds.clear();
-  }
+  if (!o.lengths.empty()) d.seconds = parse_lengths(o.lengths);
   if (o.labels_per_second > 0) d.labels_per_second = o.labels_per_second;
   if (o.features > 0) d.features = o.features;
   if (o.outputs > 0) d.outputs = o.outputs;
   return d;
 }
 
-plan::Job job_of(const Config& config, const PlanData& data) {
+plan::Job job_of(const PlanOptions& o, const Config& config) {
+  const PlanData data = data_of(o, config);
   plan::Job job;
-  ModelSizes sizes;
-  sizes.features = data.features;
-  sizes.outputs = data.outputs;
-  job.model = build_model(config.model, config.task, sizes, config.training);
+  job.model =
+      build_model(config.model, config.task, {data.features, data.outputs}, config.training);
   job.compute = config.training.dtype;
   job.optimizer = optimizer_options(config);
   job.wire = config.parallel.wire;
-  for (const plan::LengthShare& l : data.lengths) {
-    if (l.seconds * 1000 / config.features.hop_ms <= config.data.batch_frames) continue;
-    fail_input("utterances of ", l.seconds,
-               " s have more frames than data.batch_frames=", config.data.batch_frames, " holds");
-  }
-  // The frames are those of an update, which may take several batches.
-  if (data.seconds.empty()) {
-    const double frames =
-        static_cast<double>(config.data.batch_frames) * config.training.accumulation;
-    job.batches = plan::batches_of(data.lengths, config.features.hop_ms / 1000, frames,
-                                   data.labels_per_second);
-  } else {
-    job.batches = sampled_batches(config, data.seconds, data.labels_per_second);
-    for (auto& b : job.batches) b.shape.sequences *= config.training.accumulation;
-  }
+  job.batches = sampled_batches(config, data);
   job.input_seconds_per_frame = data.input_seconds_per_frame;
   job.input_threads = config.data.prefetch_threads;
   return job;
@@ -133,25 +112,21 @@ void print_row(int place, const plan::Prediction& p) {
   std::string notes = p.fits ? "" : "  does not fit";
   if (s.batches > 1) notes += str("  in each of ", s.batches, " batches");
   if (s.shard_optimizer) notes += "  optimizer divided";
-  if (s.nccl_blocks > 0) notes += str("  nccl_blocks ", s.nccl_blocks);
   const double size = p.memory_bytes / gigabyte;
   std::printf("%3d  %4d x %2d x %2d  %-16s %9.2f %11.0f %8.*f %6.1f %7s%s\n", place, s.data,
               s.pipeline, s.sequence, how.c_str(), 1e3 * p.seconds, p.frames_per_second / 1e3,
               size < 1 ? 3 : 2, size, 100 * p.bubble,
-              p.communication > 0 ? str(std::lround(100 * p.hidden), " %").c_str() : "-",
+              p.communication > 0 ? str(std::lround(100 * p.hidden()), " %").c_str() : "-",
               notes.c_str());
 }
 
 void print_heading(const plan::Cluster& c, const plan::Planner& planner, const Config& config,
                    const plan::Job& job) {
   const int64_t weights = planner.weights();
-  char size[32];
-  if (weights < 1000000) {
-    std::snprintf(size, sizeof size, "%lld", static_cast<long long>(weights));
-  } else {
-    std::snprintf(size, sizeof size, "%.1f million", static_cast<double>(weights) / 1e6);
-  }
-  std::printf("%s weights, %d layers, batches of %lld frames, %s; %d x %s, %s%s%s\n", size,
+  const std::string size =
+      weights < 1000000 ? str(weights)
+                        : str(std::round(static_cast<double>(weights) / 1e5) / 10, " million");
+  std::printf("%s weights, %d layers, batches of %lld frames, %s; %d x %s, %s%s%s\n", size.c_str(),
               planner.layers(),
               static_cast<long long>(config.data.batch_frames) * config.training.accumulation,
               name_of(config.training.dtype), c.devices, c.device.name.c_str(), c.link.name.c_str(),
@@ -168,10 +143,13 @@ void print_heading(const plan::Cluster& c, const plan::Planner& planner, const C
   if (config.parallel.sync != Sync::step) {
     std::printf("Predicted as if parallel.sync=step: that mode is not modelled.\n");
   }
-  std::printf("All figures are predicted%s.\n\n",
-              c.device.measured ? ", from nodes measured on the machine the file names"
-                                : ", from data sheets and published measurements; nothing of it "
-                                  "was measured");
+  const bool links = c.link.measured && (c.devices <= c.per_node || c.node_link.measured);
+  std::printf(
+      "All figures are predicted, from %s.\n\n",
+      !c.device.measured ? "the rates of a data sheet; nothing of it was measured"
+      : links || c.devices == 1
+          ? "rates measured on the machine the file names"
+          : "rates measured on the machine the file names; those of links are a data sheet's");
 }
 
 void print_ranking(const std::vector<plan::Prediction>& ranking, int rows) {
@@ -185,73 +163,39 @@ void print_ranking(const std::vector<plan::Prediction>& ranking, int rows) {
   }
 }
 
-// What time loops leave to the gradients' sums of a split.
-void print_blocks(const plan::DeviceModel& device, const plan::Planner& planner,
-                  const plan::Split& s) {
-  const int held = planner.held_multiprocessors(s), blocks = planner.blocks_beside_loops(s);
-  if (s.owners() == 1 || held + device.sum_blocks <= device.multiprocessors) return;
-  std::printf(
-      "\nThe LSTM's persistent kernels keep %d of %d multiprocessors, NCCL's sums want %d: ", held,
-      device.multiprocessors, device.sum_blocks);
-  if (s.nccl_blocks > 0 && s.nccl_blocks <= blocks) {
-    std::printf("with parallel.nccl_blocks=%d they run side by side.\n", s.nccl_blocks);
-  } else {
-    std::printf("they wait for each other%s.\n",
-                blocks > 0 ? str(", unless parallel.nccl_blocks=", blocks).c_str() : "");
+// Every size with every other would take too long: sizes are drawn, with the arithmetic of a step
+// bounded, always the same ones. Models are those of the default configuration, in other sizes.
+std::vector<plan::MeasuredModel> models_to_measure() {
+  const int hidden[] = {32, 64, 96, 128, 192, 256, 384, 512}, classes[] = {12, 32, 80, 400};
+  const int frames[] = {20, 40, 80, 160, 320, 640}, sequences[] = {1, 2, 4, 8, 16, 32, 64};
+  std::mt19937 random(20);
+  const auto draw = [&random](const auto& values) { return values[random() % std::size(values)]; };
+  std::vector<plan::MeasuredModel> models;
+  while (models.size() < 64) {
+    ModelConfig c;
+    c.hidden = draw(hidden);
+    c.layers = 1 + static_cast<int>(random() % 3);
+    c.bidirectional = random() % 2 == 1;
+    c.dropout = c.layers > 1 ? 0.1 : 0;
+    plan::MeasuredModel m;
+    m.features = 40;
+    m.classes = draw(classes);
+    m.subsample = c.subsample = 1 + static_cast<int>(random() % 3);
+    m.frames = draw(frames);
+    m.sequences = draw(sequences);
+    const double directions = c.bidirectional ? 2 : 1;
+    const double operations = 6.0 * m.frames * m.sequences * c.layers * directions * 4 * c.hidden *
+                              c.hidden * (1 + directions);
+    if (operations > 6e10) continue;
+    m.model = build_model(c, Task::ctc, {m.features, m.classes});
+    models.push_back(m);
   }
-}
-
-// Weak: the batch grows with the devices. Strong: it is that of all devices, whoever shares it.
-Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, bool weak) {
-  const int most = 1024, all = std::max(most, o.devices);
-  std::printf("\n%s scaling, predicted (%s)\n", weak ? "Weak" : "Strong",
-              weak ? "the batch above for each device"
-                   : str("the batch above times ", o.devices, ", whoever shares it").c_str());
-  std::printf("devices  kframes/batch  kframes/s  efficiency  best split\n");
-  Series series{weak ? "weak, predicted" : "strong, predicted", {}, {}};
-  double one = 0;
-  for (cluster.devices = 1; cluster.devices <= all; cluster.devices *= 2) {
-    plan::Job scaled = job;
-    for (auto& b : scaled.batches) b.shape.sequences *= weak ? cluster.devices : o.devices;
-    double frames = 0, weights = 0;
-    for (const auto& b : scaled.batches) {
-      frames += b.weight * b.shape.rows();
-      weights += b.weight;
-    }
-    const double batch = frames / weights / 1e3;
-    const auto ranking = plan::Planner(scaled, cluster).rank();
-    if (ranking.empty() || !ranking[0].fits) {
-      std::printf("%7d %14.0f %10s %11s  none fits\n", cluster.devices, batch, "-", "-");
-      continue;
-    }
-    const plan::Prediction& p = ranking[0];
-    const double each = p.frames_per_second / cluster.devices;
-    if (one == 0) one = each;
-    series.x.push_back(cluster.devices);
-    series.y.push_back(each / one);
-    std::printf("%7d %14.0f %10.0f %9.0f %%  %s\n", cluster.devices, batch,
-                p.frames_per_second / 1e3, 100 * each / one, describe(p.split).c_str());
-  }
-  return series;
-}
-
-void write_text(const std::string& path, const std::string& text) { replace_text_file(path, text); }
-
-void print_scaling(const PlanOptions& o, const Config& config, const plan::Job& job,
-                   const plan::Cluster& cluster) {
-  ScalingChart chart;
-  chart.title = str("Scaling of ", config.model.layers, " layers of ", config.model.hidden, " on ",
-                    cluster.device.name);
-  chart.note = cluster.device.measured ? "predicted from constants that were measured"
-                                       : "predicted from data sheets; nothing was measured";
-  for (const bool weak : {true, false}) chart.efficiency.push_back(scale(o, job, cluster, weak));
-  if (o.picture.empty()) return;
-  write_text(o.picture, scaling_svg(chart));
-  std::printf("\n%s: drawn\n", o.picture.c_str());
+  return models;
 }
 
 int measure(const PlanOptions& o) {
   plan::MeasureOptions options;
+  options.models = models_to_measure();
   options.threads = o.threads;
   options.ranks = o.ranks;
   if (cpu_features().avx512_bf16) options.dtypes.push_back(DType::bf16);
@@ -261,31 +205,27 @@ int measure(const PlanOptions& o) {
   };
   const auto samples = plan::measure_nodes(options);
   if (watched) std::fprintf(stderr, "\n");
-  // Half of the shapes make the constants, the other half tells how good they are.
+  // Half of the shapes make the rates, the other half tells how good they are.
   std::vector<plan::Sample> fitted, held_out;
   for (const plan::Sample& s : samples) (s.shape % 2 ? held_out : fitted).push_back(s);
   plan::MachineFile machine;
-  machine.device.name = str("cpu (", o.threads, o.threads == 1 ? " thread" : " threads");
-  if (o.ranks > 1) machine.device.name += str(", measured with ", o.ranks, " at work");
-  machine.device.name += ")";
+  machine.device.name = str("cpu (", o.threads, o.threads == 1 ? " thread" : " threads",
+                            o.ranks > 1 ? str(", measured with ", o.ranks, " at work") : "", ")");
   machine.device.measured = true;
   machine.device.memory_bytes = plan::machine_memory_bytes();
   machine.device.cores = usable_cpus();
   machine.device.threads = o.threads;
-  machine.device.cache_bytes = plan::core_cache_bytes();
-  machine.device.costs = plan::fit_costs(fitted);
+  machine.device.rates = plan::fit_all_rates(fitted);
   machine.link = plan::measure_thread_link();
-  std::printf("errors on shapes that the constants were not made from:\n");
-  for (const auto& [key, e] : plan::fit_errors(machine.device, held_out)) {
-    std::printf("  %-24s %5zu samples  median %5.1f %%  largest %6.1f %%  with sign %+5.1f %%\n",
-                key.c_str(), e.samples, 100 * e.median, 100 * e.largest, 100 * e.bias);
-  }
+  std::printf("steps that the rates were not made from are wrong by %.1f %% in the median of %zu\n",
+              100 * plan::step_error(machine.device, held_out),
+              options.models.size() * options.dtypes.size() / 2);
   std::printf("link between threads: %.1f us, %.2f GB/s; a step of a ring: %.1f us, %.2f GB/s\n",
               1e6 * machine.link.latency, machine.link.bandwidth / gigabyte,
               1e6 * machine.link.ring_latency, machine.link.ring_bandwidth / gigabyte);
-  machine.device.costs = plan::fit_costs(samples);
-  write_text(o.measure, to_json(machine));
-  std::printf("%s: constants from all shapes\n", o.measure.c_str());
+  machine.device.rates = plan::fit_all_rates(samples);
+  replace_text_file(o.measure, to_json(machine));
+  std::printf("%s: rates from all shapes\n", o.measure.c_str());
   return 0;
 }
 
@@ -300,7 +240,6 @@ Config with_split(Config config, const plan::Split& s) {
   p.micro_batches = alone ? 0 : s.micro_batches;
   p.placement.clear();
   p.shard_optimizer = s.shard_optimizer;
-  p.nccl_blocks = s.nccl_blocks;
   // Without stages and shards, micro-batches are batches whose gradients add up.
   const int batches = alone ? s.micro_batches : s.batches;
   config.data.batch_frames = config.data.batch_frames * config.training.accumulation / batches;
@@ -311,20 +250,9 @@ Config with_split(Config config, const plan::Split& s) {
 // The split that a configuration asks for.
 plan::Split split_of(const Config& config, int devices) {
   const ParallelConfig& p = config.parallel;
-  plan::Split s;
-  s.pipeline = p.pipeline;
-  s.sequence = p.sequence;
-  if (devices % (p.pipeline * p.sequence) != 0) {
-    fail_input(devices, " devices are not a multiple of parallel.pipeline=", p.pipeline,
-               " x parallel.sequence=", p.sequence);
-  }
-  s.data = devices / (p.pipeline * p.sequence);
-  if (p.data > 0 && p.data != s.data) {
-    fail_input("parallel.data=", p.data, ", but ", devices, " devices hold ", s.data,
-               " replicas of ", p.pipeline, " stages x ", p.sequence, " shards");
-  }
+  const WorldSplit world = split_world(devices, p.pipeline, p.data, p.sequence);
+  plan::Split s{world.data, world.pipeline, world.sequence};
   s.shard_optimizer = p.shard_optimizer && s.owners() > 1;
-  s.nccl_blocks = p.nccl_blocks;
   if (p.pipeline == 1 && p.sequence == 1) {
     s.micro_batches = config.training.accumulation;
     return s;
@@ -365,14 +293,11 @@ std::string command_of(const PlanOptions& o, const plan::Cluster& cluster) {
 
 void write_best(const PlanOptions& o, const Config& config, const plan::Cluster& cluster,
                 const std::vector<plan::Prediction>& ranking) {
-  for (const plan::Prediction& p : ranking) {
-    if (!p.fits) break;
-    write_text(o.write, to_toml(with_split(config, p.split)));
-    std::printf("\n%s: %s\n", o.write.c_str(), describe(p.split).c_str());
-    std::printf("  %s\n", command_of(o, cluster).c_str());
-    return;
-  }
-  fail_input("no split that fits can be written as a configuration");
+  const plan::Prediction& best = ranking.front();
+  if (!best.fits) fail_input("no split that fits can be written as a configuration");
+  replace_text_file(o.write, to_toml(with_split(config, best.split)));
+  std::printf("\n%s: %s\n  %s\n", o.write.c_str(), describe(best.split).c_str(),
+              command_of(o, cluster).c_str());
 }
 
 // The ranks of one replica: the others do the same.
@@ -383,20 +308,17 @@ void draw_timeline(const PlanOptions& o, const plan::Planner& planner, const pla
   if (s.data > 1) title += str("; one of ", s.data, " replicas");
   if (!p.fits) title += "; does not fit";
   const bool shards = s.sequence > 1 && !s.staged();  // whose neighbours are shards
-  write_text(o.timeline, shards ? timeline_svg(timeline, s.sequence, title)
-                                : timeline_svg(timeline, s.pipeline, title, s.sequence));
+  replace_text_file(o.timeline, shards ? timeline_svg(timeline, s.sequence, title)
+                                       : timeline_svg(timeline, s.pipeline, title, s.sequence));
   std::printf("\n%s: drawn, %s, until the gradients are summed: %.2f ms\n", o.timeline.c_str(),
               describe(s).c_str(), 1e3 * timeline.duration());
 }
 
 // What is read must not be lost.
 void require_apart(const PlanOptions& o, const Config& config) {
-  const OutputFile write(o.write, "--write"), picture(o.picture, "--picture");
-  const OutputFile timeline(o.timeline, "--timeline");
-  picture.require_not(write);
+  const OutputFile write(o.write, "--write"), timeline(o.timeline, "--timeline");
   timeline.require_not(write);
-  timeline.require_not(picture);
-  for (const OutputFile& output : {write, picture, timeline}) {
+  for (const OutputFile& output : {write, timeline}) {
     output.require_not(config_file_of(o.words), "the configuration");
     output.require_not(config.data.train, "the manifest of data.train");
     for (const std::string& file : {o.device, o.link, o.node_link}) {
@@ -406,21 +328,18 @@ void require_apart(const PlanOptions& o, const Config& config) {
 }
 
 int plan_command(const PlanOptions& o) {
-  for (const std::string& path : {o.measure, o.write, o.picture, o.timeline})
-    require_folder_of(path);
+  for (const std::string& path : {o.measure, o.write, o.timeline}) require_folder_of(path);
   if (!o.measure.empty()) return measure(o);
   const Config config = config_from_words(o.words);
   require_apart(o, config);
   const plan::Cluster cluster = cluster_of(o);
-  const plan::Job job = job_of(config, data_of(o, config));
+  const plan::Job job = job_of(o, config);
   const plan::Planner planner(job, cluster);
   const auto ranking = predictions(o, config, planner);
   print_heading(cluster, planner, config, job);
   print_ranking(ranking, o.rows);
-  print_blocks(cluster.device, planner, ranking.front().split);
   if (!o.write.empty()) write_best(o, config, cluster, ranking);
   if (!o.timeline.empty()) draw_timeline(o, planner, ranking.front());
-  if (o.scaling || !o.picture.empty()) print_scaling(o, config, job, cluster);
   return 0;
 }
 
@@ -457,9 +376,6 @@ void add_output_options(Command& command, PlanOptions& o) {
   command.add_option("--rows", o.rows, "lines of the ranking").range(1, 100000).show_default();
   command.add_flag("--as-configured", o.as_configured,
                    "only the split that the configuration's [parallel] asks for");
-  command.add_flag("--scaling", o.scaling, "also weak and strong scaling up to 1024 devices");
-  command.add_option("--picture", o.picture, "the same, also drawn as SVG to FILE")
-      .value_text("FILE");
   command
       .add_option("--timeline", o.timeline,
                   "draw one predicted update of the best split as SVG to FILE: one replica's "

@@ -3,15 +3,18 @@
 #include <time.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "engine/data/audio/audio.h"
 #include "engine/data/batch.h"
 #include "engine/data/image/image.h"
 #include "engine/data/sampler.h"
 #include "engine/train/model/open_data.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
@@ -43,6 +46,16 @@ double load_seconds(const ManifestDataset& sample) {
   const double begin = thread_seconds();
   load_batch(sample, all);
   return thread_seconds() - begin;
+}
+
+double positive_number(std::string_view text, std::string_view all) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e6) {
+    fail_input("lengths '", all, "': '", text,
+               "' is not a number above 0; expected seconds:share,... as in 4:2,8:5,16:3");
+  }
+  return value;
 }
 
 // The frames of an utterance, at the speed whose turn it is.
@@ -78,16 +91,40 @@ plan::WeightedShape mean_of(std::span<const std::vector<int64_t>> batches,
 
 }  // namespace
 
-std::vector<plan::WeightedShape> sampled_batches(const Config& config,
-                                                 const std::vector<double>& seconds,
-                                                 double labels_per_second, int groups) {
+std::vector<double> parse_lengths(std::string_view text) {
+  std::vector<std::pair<double, double>> lengths;  // seconds, share
+  double sum = 0;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string_view part = text.substr(at, comma - at);
+    const size_t colon = part.find(':');
+    const bool alone = colon == std::string_view::npos;
+    lengths.emplace_back(positive_number(part.substr(0, colon), text),
+                         alone ? 1 : positive_number(part.substr(colon + 1), text));
+    sum += lengths.back().second;
+    at = comma + 1;
+  }
+  std::vector<double> seconds;
+  for (const auto& [length, share] : lengths) {
+    const double count = std::max(1.0, std::round(200 * share / sum));
+    seconds.insert(seconds.end(), static_cast<size_t>(count), length);
+  }
+  return seconds;
+}
+
+std::vector<plan::WeightedShape> sampled_batches(const Config& config, const PlanData& data,
+                                                 int groups) {
   constexpr size_t at_least = 2000;  // utterances, so that lengths in a batch are as in training
   std::vector<int32_t> frames;
-  while (frames.size() < at_least || frames.size() < seconds.size()) {
-    for (const double s : seconds) frames.push_back(frames_of(config, s, frames.size()));
+  while (frames.size() < at_least || frames.size() < data.seconds.size()) {
+    for (const double s : data.seconds) frames.push_back(frames_of(config, s, frames.size()));
   }
+  // Batches of more than a hundred of the longest are like those of a hundred.
+  const int64_t hundred = 100 * int64_t{*std::max_element(frames.begin(), frames.end())};
   SamplerConfig sampler;
-  sampler.batch_frames = config.data.batch_frames;
+  sampler.batch_frames = std::min<int64_t>(config.data.batch_frames, hundred);
+  const double as_many = static_cast<double>(config.data.batch_frames) /
+                         static_cast<double>(sampler.batch_frames) * config.training.accumulation;
   auto batches = plan_epoch(frames, sampler, 0);
   const auto rows = [&](const std::vector<int64_t>& batch) {
     int64_t sum = 0;
@@ -109,8 +146,9 @@ std::vector<plan::WeightedShape> sampled_batches(const Config& config,
   for (size_t i = 0; i < count; ++i) {
     const size_t begin = batches.size() * i / count, end = batches.size() * (i + 1) / count;
     shapes.push_back(mean_of(std::span(batches).subspan(begin, end - begin), frames,
-                             labels_per_second * config.features.hop_ms / 1000));
+                             data.labels_per_second * config.features.hop_ms / 1000));
     shapes.back().weight /= static_cast<double>(batches.size());
+    shapes.back().shape.sequences *= as_many;
   }
   return shapes;
 }
@@ -142,7 +180,6 @@ PlanData look_at_data(const Config& config) {
   }
   d.labels_per_second = labels / (frames * config.features.hop_ms / 1000);
   d.seconds = durations(config, *sample);
-  d.lengths = plan::histogram_of(d.seconds);
   load_seconds(*sample);  // files are in memory afterwards, as they are after an epoch
   d.input_seconds_per_frame = std::min(load_seconds(*sample), load_seconds(*sample)) / frames;
   return d;

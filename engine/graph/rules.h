@@ -113,12 +113,6 @@ struct OpRule {
   TimeRule time = {};
   // How much there is to do, for the planner; nullptr: the planner refuses the op.
   WorkFunction work = nullptr;
-  // Of a time loop: the multiprocessors that its kernel keeps from the first step to the last, on a
-  // GPU of so many; 0 or nullptr: none.
-  int64_t (*held_multiprocessors)(const Graph& graph, const Node& node, const BatchShape& batch,
-                                  int64_t multiprocessors) = nullptr;
-  // The op whose measured constants the planner takes for this one; nullptr: its own.
-  const char* priced_as = nullptr;
   // Output i may take the memory of input j when nobody reads that input later. Pairs of outputs
   // that a node does not have count for nothing.
   std::vector<std::pair<int, int>> in_place = {};

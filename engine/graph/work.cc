@@ -41,10 +41,6 @@ double steps_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
   return extent_at(g, shape.level, {batch.sequences, std::ceil(batch.steps())}).frames;
 }
 
-double sequences_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
-  return extent_at(g, shape.level, {batch.sequences, std::ceil(batch.frames)}).sequences;
-}
-
 double bytes_of(const Graph& g, ValueId id, const BatchShape& batch) {
   if (id == no_value) return 0;
   const Value& v = g.value(id);
@@ -66,7 +62,7 @@ DType dtype_of(const Graph& graph, const Node& node) {
   return DType::f32;
 }
 
-NodeWork operand_work(const Graph& g, const Node& node, const BatchShape& batch, double) {
+NodeWork operand_work(const Graph& g, const Node& node, const BatchShape& batch) {
   NodeWork w;
   for (ValueId id : node.inputs) w.bytes += bytes_of(g, id, batch);
   for (ValueId id : node.outputs) w.bytes += bytes_of(g, id, batch);

@@ -71,8 +71,7 @@ const OpRule& columns_rule() {
                            .backward = backward,
                            .bind = bind_columns,
                            .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .priced_as = "stack_frames"};
+                           .work = operand_work};
   return rule;
 }
 const OpRule& images_rule() {
@@ -81,8 +80,7 @@ const OpRule& images_rule() {
                            .backward = backward,
                            .bind = bind_images,
                            .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .priced_as = "stack_frames_grad"};
+                           .work = operand_work};
   return rule;
 }
 

@@ -145,12 +145,12 @@ Halo halo_of(const Node& node) {
 
 // A product per pixel of y. Windows of one row are written once and read once beside the operands.
 template <ConvPhase phase>
-NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch) {
   const ConvDims d = dims_of(g, node, weights_of(phase));
   const Shape& y = g.shape(phase == ConvPhase::forward ? node.outputs.at(0) : node.inputs.at(0));
   const double rows = rows_of(g, y, batch);
-  NodeWork w = operand_work(g, node, batch, cache_bytes);
-  w.flops = 2 * rows * static_cast<double>(d.out_height * d.out * d.weight_cols());
+  NodeWork w = operand_work(g, node, batch);
+  w.operations = 2 * rows * static_cast<double>(d.out_height * d.out * d.weight_cols());
   if (d.one_row()) {
     const int64_t window = d.time.kernel * (phase == ConvPhase::grad_input ? d.out : d.in);
     w.bytes +=
@@ -208,8 +208,7 @@ const OpRule& conv_rule() {
       .workspace = workspace<ConvPhase::forward>,
       .bind = bind,
       .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {3, 4}},
-      .work = work<ConvPhase::forward>,
-      .priced_as = "linear"};
+      .work = work<ConvPhase::forward>};
   return rule;
 }
 const OpRule& conv_grad_input_rule() {
@@ -218,8 +217,7 @@ const OpRule& conv_grad_input_rule() {
       .workspace = workspace<ConvPhase::grad_input>,
       .bind = bind_grad_input,
       .time = {.kind = TimeKind::window, .halo = halo_of, .halo_gradients = {1, 2}},
-      .work = work<ConvPhase::grad_input>,
-      .priced_as = "linear_grad_input"};
+      .work = work<ConvPhase::grad_input>};
   return rule;
 }
 const OpRule& conv_grad_weight_rule() {
@@ -228,8 +226,7 @@ const OpRule& conv_grad_weight_rule() {
       .workspace = workspace<ConvPhase::grad_weight>,
       .bind = bind_grad_weight,
       .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {2, 3}},
-      .work = work<ConvPhase::grad_weight>,
-      .priced_as = "linear_grad_weight"};
+      .work = work<ConvPhase::grad_weight>};
   return rule;
 }
 const OpRule& edge_frames_rule() {

@@ -47,14 +47,14 @@ Thunk bind(const Binder& b, const Node& node) {
   return bound(b, a);
 }
 
-NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch) {
   const Shape& logits = g.shape(node.inputs.at(0));
-  NodeWork w = operand_work(g, node, batch, cache_bytes);
+  NodeWork w = operand_work(g, node, batch);
   w.bytes += bytes_of(g, node.inputs[0], batch);  // read twice
   w.steps = steps_of(g, logits, batch);
-  w.recurrent_flops = rows_of(g, logits, batch) * (2 * batch.labels + 1);
-  w.exchanged = batch.sequences;
-  w.cells = rows_of(g, logits, batch);
+  // In cells of the lattice: a frame has so many, and costs as much as these more (on CPUs).
+  constexpr double frame_cells = 64;
+  w.operations = rows_of(g, logits, batch) * (2 * batch.labels + 1 + frame_cells);
   return w;
 }
 

@@ -93,8 +93,7 @@ const OpRule& group_norm_rule() {
                            .workspace = workspace,
                            .bind = bind,
                            .time = {.kind = TimeKind::whole},
-                           .work = operand_work,
-                           .priced_as = "layer_norm"};
+                           .work = operand_work};
   return rule;
 }
 const OpRule& group_norm_grad_rule() {
@@ -103,7 +102,6 @@ const OpRule& group_norm_grad_rule() {
                            .bind = bind_grad,
                            .time = {.kind = TimeKind::whole},
                            .work = operand_work,
-                           .priced_as = "layer_norm_grad",
                            .in_place = {{0, 4}}};
   return rule;
 }

@@ -136,11 +136,11 @@ Thunk bind_grad_weight(const Binder& b, const Node& node) {
 
 // Two flops per row, input and output column.
 template <GemmArgs (*make)(const Graph&, const Node&, int64_t)>
-NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
-  NodeWork w = operand_work(g, node, batch, cache_bytes);
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch) {
+  NodeWork w = operand_work(g, node, batch);
   const GemmArgs a = make(g, node, 1);
   const double rows = rows_of(g, g.shape(node.inputs[0]), batch);
-  w.flops = 2 * rows * static_cast<double>(a.m * a.n * a.k);
+  w.operations = 2 * rows * static_cast<double>(a.m * a.n * a.k);
   return w;
 }
 

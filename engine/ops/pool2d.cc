@@ -79,16 +79,14 @@ const OpRule& pool2d_rule() {
                            .backward = backward,
                            .bind = bind,
                            .time = {.kind = TimeKind::window, .halo = whole_windows},
-                           .work = operand_work,
-                           .priced_as = "stack_frames"};
+                           .work = operand_work};
   return rule;
 }
 const OpRule& pool2d_grad_rule() {
   static const OpRule rule{.op = "pool2d_grad",
                            .bind = bind_grad,
                            .time = {.kind = TimeKind::window, .halo = whole_windows},
-                           .work = operand_work,
-                           .priced_as = "stack_frames_grad"};
+                           .work = operand_work};
   return rule;
 }
 

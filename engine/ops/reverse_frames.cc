@@ -38,8 +38,7 @@ const OpRule& reverse_frames_rule() {
                            .backward = backward,
                            .bind = bind,
                            .time = {.kind = TimeKind::whole},
-                           .work = operand_work,
-                           .priced_as = "stack_frames"};
+                           .work = operand_work};
   return rule;
 }
 

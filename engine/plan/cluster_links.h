@@ -5,7 +5,7 @@
 // What is asked for is always the slowest of all replicas and shards, which the others wait for.
 #pragma once
 
-#include "engine/plan/machine/machine.h"
+#include "engine/plan/machine.h"
 #include "engine/plan/split.h"
 
 namespace rondo::plan {
@@ -14,10 +14,8 @@ namespace rondo::plan {
 LinkModel stage_link(const Cluster& cluster, const Split& split, int from, int to);
 // From shard `shard` to the next one.
 LinkModel shard_link(const Cluster& cluster, const Split& split, int shard);
-// The multiprocessors that each of NCCL's sums takes; 0 where sums take none.
-int sum_blocks(const Cluster& cluster, const Split& split);
 // From one member to the next of one ring for each stage, of its replicas and shards, all stages at
-// once: LinkModel::in_ring(), as fast as sum_blocks() are.
+// once: LinkModel::in_ring().
 LinkModel ring_link(const Cluster& cluster, const Split& split);
 
 // A ring all-reduce of `bytes` over n ranks: 2(n - 1) messages of bytes / n, one after the other.

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "engine/plan/cluster_links.h"
-#include "engine/plan/machine/fit.h"
+#include "engine/plan/fit.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {
@@ -29,9 +30,7 @@ double median_seconds(ProcessGroup& control, size_t bytes, const std::function<v
     action();
     if (i > 0) seconds.push_back(seconds_since(begin));
   }
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(runs / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return median(std::move(seconds));
 }
 
 // Between ranks 0 and 1; the others wait.
@@ -104,15 +103,16 @@ LinkModel fit_link(std::span<const LinkTime> times, int ranks) {
     }
     const bool ring = t.kind == LinkTime::ring;
     Sample s;
-    s.work.calls = ring ? 2 * (ranks - 1) : 1;
-    s.work.bytes = s.work.calls * static_cast<double>(t.bytes) / (ring ? ranks : 1);
+    s.work.launches = ring ? 2 * (ranks - 1) : 1;
+    s.work.bytes = s.work.launches * static_cast<double>(t.bytes) / (ring ? ranks : 1);
     s.seconds = std::max(t.seconds, 1e-9);
     (ring ? rings : messages).push_back(s);
   }
-  const OpCost of_ring = fit_cost(rings),
-               of_message = messages.empty() ? of_ring : fit_cost(messages);
-  const auto bandwidth = [](const OpCost& c) { return 1 / std::max(c.byte, 1e-15); };
-  return {"", true, of_message.call, bandwidth(of_message), of_ring.call, bandwidth(of_ring), gap};
+  const Rates of_ring = fit_rates(rings),
+              of_message = messages.empty() ? of_ring : fit_rates(messages);
+  const auto bandwidth = [](const Rates& r) { return 1 / std::max(r.byte, 1e-15); };
+  return {"", true, of_message.launch, bandwidth(of_message), of_ring.launch, bandwidth(of_ring),
+          gap};
 }
 
 std::vector<LinkTime> measure_links(ProcessGroup& group) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/group/device_group.h"
-#include "engine/plan/machine/machine.h"
+#include "engine/plan/machine.h"
 
 namespace rondo::plan {
 
@@ -22,7 +22,7 @@ struct LinkTime {
 // ranks is 2(N - 1) steps of bytes / N, one after the other.
 double seconds_of(const LinkModel& link, LinkTime::Kind kind, int ranks, double bytes);
 
-// The constants, non-negative, that fit the times best (engine/plan/machine/fit.h): those of
+// The constants, non-negative, that fit the times best (engine/plan/fit.h): those of
 // messages, and those of rings; without messages both are the rings'.
 LinkModel fit_link(std::span<const LinkTime> times, int ranks);
 

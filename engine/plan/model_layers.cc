@@ -1,7 +1,7 @@
 #include "engine/plan/model_layers.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "engine/graph/rules.h"
 #include "kernels/base/error.h"
@@ -9,109 +9,87 @@
 namespace rondo::plan {
 namespace {
 
-// A product with weights begins a layer.
-bool begins_layer(const Graph& g, const Node& node) {
-  const BatchShape any{.sequences = 1, .frames = 1};
-  return work_of(g, node, any, 0).flops > 0;
-}
+bool is_loop(const Node& node) { return time_rule_of(node).kind == TimeKind::recurrent; }
 
-void add_seconds(LayerSeconds& layer, Phase phase, double seconds) {
-  switch (phase) {
-    case Phase::forward:
-      layer.forward += seconds;
-      break;
-    case Phase::backward:
-      layer.input_backward += seconds;
-      break;
-    case Phase::weight_gradient:
-      layer.weight_backward += seconds;
-      break;
+void require_planned(const Graph& graph) {
+  require_time_rules(graph, "be planned");
+  for (const Node& node : graph.nodes) {
+    if (rule_of(node.op).work) continue;
+    fail_input("the op '", node.op,
+               "' does not say how much work it is (its rule in engine/ops), so a model with it "
+               "cannot be planned");
   }
-}
-
-NodeWork half_of(NodeWork w) {
-  w.flops /= 2;
-  w.recurrent_flops /= 2;
-  w.bytes /= 2;
-  w.cells /= 2;
-  w.weight_bytes /= 2;
-  w.far_weight_bytes /= 2;
-  return w;
 }
 
 }  // namespace
 
-LayerSeconds& LayerSeconds::operator+=(const LayerSeconds& other) {
-  forward += other.forward;
-  input_backward += other.input_backward;
-  weight_backward += other.weight_backward;
-  return *this;
+void PassSeconds::add(Phase phase, double seconds) {
+  (phase == Phase::forward    ? forward
+   : phase == Phase::backward ? input_backward
+                              : weight_backward) += seconds;
+}
+
+PassSeconds BlockCost::whole() const {
+  return {rest.forward + directions * direction.forward + loss,
+          rest.input_backward + directions * direction.input_backward,
+          rest.weight_backward + directions * direction.weight_backward};
 }
 
 ModelLayers::ModelLayers(const ModelFunction& model, DType compute) {
-  graph_.compute = compute;
-  const Outputs outputs = model(graph_);
-  RONDO_CHECK(outputs.loss != no_value, "a model without a loss cannot be trained");
+  forward_.compute = compute;
+  const Outputs outputs = model(forward_);
+  loss_ = outputs.loss;
+  RONDO_CHECK(loss_ != no_value, "a model without a loss cannot be trained");
+  require_planned(forward_);
+  layers_ = find_layers(forward_);
+  graph_ = forward_;
+  number_blocks();
+  append_backward(graph_, loss_);
   require_planned(graph_);
-  number_layers();
-  append_backward(graph_, outputs.loss);
-  require_planned(graph_);
-  describe_layers();
+  describe_blocks();
 }
 
-void ModelLayers::number_layers() {
-  int layer = 0;
-  bool begun = false;
-  std::vector<size_t> waiting;  // casts of weights, for the node that comes next
-  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-    if (prepares_weights(graph_, graph_.nodes[i])) {
-      waiting.push_back(i);
-      continue;
-    }
-    if (begins_layer(graph_, graph_.nodes[i])) {
-      if (begun) ++layer;
-      begun = true;
-    }
-    waiting.push_back(i);
-    for (size_t j : waiting) {
-      Node& node = graph_.nodes[j];
-      node.stage = layer;
-      for (ValueId id : node.outputs) {
-        if (id != no_value) graph_.value(id).stage = layer;
-      }
+void ModelLayers::number_blocks() {
+  int block = -1;
+  for (const ModelLayer& layer : layers_) {
+    first_block_.push_back(++block);
+    bool has_loop = false;
+    for (size_t i = layer.begin; i < layer.end; ++i) {
+      Node& node = graph_.nodes[i];
+      if (is_loop(node) && std::exchange(has_loop, true)) ++block;
+      node.stage = block;
       for (ValueId id : node.inputs) {
-        if (id != no_value && graph_.value(id).role == ValueRole::parameter)
-          graph_.value(id).stage = layer;
+        if (id != no_value && graph_.value(id).role == ValueRole::parameter) {
+          graph_.value(id).stage = block;
+        }
       }
     }
-    waiting.clear();
   }
-  layers_.resize(static_cast<size_t>(layer) + 1);
+  first_block_.push_back(block + 1);
+  blocks_.resize(static_cast<size_t>(block) + 1);
 }
 
-void ModelLayers::describe_layers() {
+void ModelLayers::describe_blocks() {
   for (const Value& v : graph_.values) {
-    if (v.role == ValueRole::parameter)
-      layers_[static_cast<size_t>(v.stage)].weights += v.shape.rows * v.shape.cols;
+    if (v.role != ValueRole::parameter) continue;
+    blocks_[static_cast<size_t>(v.stage)].weights += v.shape.rows * v.shape.cols;
   }
   std::vector<int> made_by(graph_.values.size(), -1);
   for (const Node& node : graph_.nodes) {
     if (node.phase != Phase::forward) continue;
-    ModelLayer& layer = layers_[static_cast<size_t>(node.stage)];
-    const TimeRule& rule = time_rule_of(node);
-    for (int place : rule.states.final) {
+    Block& block = blocks_[static_cast<size_t>(node.stage)];
+    for (int place : time_rule_of(node).states.final) {
       if (place == no_place) continue;
       const Shape& state = graph_.shape(node.outputs[static_cast<size_t>(place)]);
-      layer.directions = static_cast<int>(state.planes);
-      layer.state += static_cast<double>(state.cols);
+      block.directions = static_cast<int>(state.planes);
+      block.state += static_cast<double>(state.cols);
     }
-    layer.ctc = layer.ctc || rule.kind == TimeKind::loss;
     for (ValueId id : node.inputs) {
       if (id == no_value || made_by[static_cast<size_t>(id)] < 0) continue;
       const int from = made_by[static_cast<size_t>(id)];
       if (from == node.stage) continue;
       const Value& v = graph_.value(id);
-      ModelLayer& maker = layers_[static_cast<size_t>(from)];
+      Block& maker = blocks_[static_cast<size_t>(from)];
       maker.output_row = static_cast<double>(v.shape.cols) * static_cast<double>(size_of(v.dtype));
       maker.output_level = v.shape.level;
     }
@@ -123,111 +101,79 @@ void ModelLayers::describe_layers() {
 
 int64_t ModelLayers::weights() const {
   int64_t sum = 0;
-  for (const ModelLayer& l : layers_) sum += l.weights;
+  for (const Block& b : blocks_) sum += b.weights;
   return sum;
 }
 
-std::vector<LayerSeconds> ModelLayers::seconds(const DeviceModel& device,
-                                               const BatchShape& batch) const {
-  std::vector<LayerSeconds> all(layers_.size());
-  for (const Node& node : graph_.nodes) {
-    add_seconds(all[static_cast<size_t>(node.stage)], node.phase,
-                seconds_of(cost_of(device, graph_, node),
-                           work_of(graph_, node, batch, device.cache_bytes)));
+std::vector<BlockCost> ModelLayers::costs(const DeviceModel& device, const BatchShape& batch,
+                                          bool directions_apart) const {
+  std::vector<BlockCost> all(blocks_.size());
+  for (size_t b = 0; b < all.size(); ++b) {
+    all[b].directions = blocks_[b].directions;
+    all[b].state_bytes = sizeof(float) * batch.sequences * blocks_[b].state;
+    all[b].loss_bytes = sizeof(float) * batch.sequences * (2 * batch.labels + 1);
   }
-  all.front().forward += load_seconds(device, batch);
+  for (const Node& node : graph_.nodes) {
+    BlockCost& block = all[static_cast<size_t>(node.stage)];
+    const OpRule& rule = rule_of(node.op);
+    NodeWork work = rule.work(graph_, node, batch);
+    const bool loop = is_loop(node) && block.directions > 0;
+    const double parts = loop ? block.directions : 1;
+    if (directions_apart) {
+      for (double* size : {&work.operations, &work.bytes, &work.step_bytes}) *size /= parts;
+    }
+    const double seconds = device.seconds(node.op, dtype_of(graph_, node), work);
+    if (rule.time.kind == TimeKind::loss) {
+      block.loss += seconds;
+    } else {
+      (loop ? block.direction : block.rest)
+          .add(node.phase, directions_apart ? seconds : seconds / parts);
+    }
+  }
+  all.front().rest.forward += device.seconds("load", DType::f32, load_work(graph_, batch));
   return all;
 }
 
-// The time that a batch takes to where the graph reads it.
-double ModelLayers::load_seconds(const DeviceModel& device, const BatchShape& batch) const {
-  return seconds_of(device.cost_of("load", DType::f32), load_work(graph_, batch));
-}
-
-std::vector<ModelLayers::Parts> ModelLayers::parts(const DeviceModel& device,
-                                                   const BatchShape& batch) const {
-  std::vector<Parts> all(layers_.size());
-  for (const Node& node : graph_.nodes) {
-    if (time_rule_of(node).kind == TimeKind::loss) continue;
-    const auto l = static_cast<size_t>(node.stage);
-    NodeWork work = work_of(graph_, node, batch, device.cache_bytes);
-    const bool recurrent = time_rule_of(node).kind == TimeKind::recurrent;
-    if (recurrent && layers_[l].directions == 2) work = half_of(work);
-    add_seconds(recurrent ? all[l].direction : all[l].rest, node.phase,
-                seconds_of(cost_of(device, graph_, node), work));
+std::vector<int> ModelLayers::cut(const std::vector<BlockCost>& costs, int stages) const {
+  std::vector<rondo::LayerCost> of_layers(layers_.size());
+  for (size_t l = 0; l < of_layers.size(); ++l) {
+    for (int b = first_block_[l]; b < first_block_[l + 1]; ++b) {
+      of_layers[l].forward += costs[static_cast<size_t>(b)].whole().total();
+    }
   }
-  all.front().rest.forward += load_seconds(device, batch);
-  return all;
+  return cut_by_cost(layers_, of_layers, stages, {});
 }
 
-std::vector<HeldLoop> ModelLayers::held_loops(const DeviceModel& device,
-                                              const BatchShape& batch) const {
-  std::vector<HeldLoop> all(layers_.size());
-  for (const Node& node : graph_.nodes) {
-    const auto held = rule_of(node.op).held_multiprocessors;
-    if (node.phase != Phase::backward || held == nullptr || device.multiprocessors == 0) continue;
-    const int64_t blocks = held(graph_, node, batch, device.multiprocessors);
-    if (blocks == 0) continue;
-    // What the node does before and after its loop keeps nothing.
-    NodeWork loop = work_of(graph_, node, batch, device.cache_bytes);
-    loop.calls = loop.flops = loop.bytes = 0;
-    HeldLoop& of_layer = all[static_cast<size_t>(node.stage)];
-    of_layer.seconds += seconds_of(cost_of(device, graph_, node), loop);
-    of_layer.multiprocessors = std::max(of_layer.multiprocessors, static_cast<int>(blocks));
-  }
-  return all;
+std::vector<int> ModelLayers::first_blocks(const std::vector<int>& counts) const {
+  std::vector<int> first{0};
+  int layer = 0;
+  for (const int count : counts) first.push_back(first_block_[static_cast<size_t>(layer += count)]);
+  return first;
 }
 
-double ModelLayers::ctc_seconds(const DeviceModel& device, const BatchShape& batch) const {
-  double sum = 0;
-  for (const Node& node : graph_.nodes) {
-    if (time_rule_of(node).kind != TimeKind::loss) continue;
-    sum +=
-        seconds_of(cost_of(device, graph_, node), work_of(graph_, node, batch, device.cache_bytes));
-  }
-  return sum;
-}
-
-Graph ModelLayers::staged(const std::vector<int>& first) const {
-  Graph g = graph_;
-  const auto stage_of = [&first](int layer) {
-    return static_cast<int>(std::upper_bound(first.begin(), first.end() - 1, layer) -
-                            first.begin()) -
-           1;
-  };
-  for (Node& node : g.nodes) node.stage = stage_of(node.stage);
-  for (Value& value : g.values) value.stage = stage_of(value.stage);
+Graph ModelLayers::staged(const std::vector<int>& counts) const {
+  Graph g = forward_;
+  place_layers(g, layers_, counts);
+  append_staged_backward(g, loss_);
   return g;
 }
 
-std::vector<int> cut_evenly(const std::vector<double>& seconds, int stages) {
-  const auto n = static_cast<int>(seconds.size());
-  RONDO_CHECK(stages >= 1 && stages <= n, stages, " stages of ", n, " layers");
-  std::vector<double> sums(seconds.size() + 1);
-  for (size_t i = 0; i < seconds.size(); ++i) sums[i + 1] = sums[i] + seconds[i];
-  // best[s][i]: the longest of s stages that hold the first i layers.
-  const double never = std::numeric_limits<double>::infinity();
-  const auto columns = static_cast<size_t>(n) + 1;
-  std::vector<std::vector<double>> best(static_cast<size_t>(stages) + 1,
-                                        std::vector<double>(columns, never));
-  std::vector<std::vector<int>> from(best.size(), std::vector<int>(columns));
-  best[0][0] = 0;
-  for (size_t s = 1; s < best.size(); ++s) {
-    for (size_t i = s; i < columns; ++i) {
-      for (size_t j = s - 1; j < i; ++j) {
-        const double longest = std::max(best[s - 1][j], sums[i] - sums[j]);
-        if (longest < best[s][i]) {
-          best[s][i] = longest;
-          from[s][i] = static_cast<int>(j);
-        }
-      }
-    }
+NodeWork load_work(const Graph& g, const BatchShape& batch) {
+  NodeWork w;
+  for (size_t v = 0; v < g.values.size(); ++v) {
+    if (g.values[v].role != ValueRole::input) continue;
+    w.bytes += 2 * bytes_of(g, static_cast<ValueId>(v), batch);
   }
-  std::vector<int> first(static_cast<size_t>(stages) + 1, n);
-  for (size_t s = static_cast<size_t>(stages); s > 0; --s) {
-    first[s - 1] = from[s][static_cast<size_t>(first[s])];
-  }
-  return first;
+  return w;
 }
+
+int step_arrays(const OptimizerOptions& o) {
+  // Weights and gradients are read and weights written; each slot is read and written.
+  const bool adam = o.kind != OptimizerOptions::sgd;
+  const int slots = adam ? 2 : o.momentum != 0 ? 1 : 0;
+  return 3 + 2 * slots + (o.ema_decay > 0 ? 3 : 0);
+}
+
+int update_arrays(const OptimizerOptions& o) { return 2 + step_arrays(o); }
 
 }  // namespace rondo::plan

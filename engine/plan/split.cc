@@ -1,11 +1,9 @@
 #include "engine/plan/split.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "engine/cut/sequence_graph.h"
-#include "engine/plan/step_model.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {
@@ -24,26 +22,25 @@ std::string describe(const Split& s) {
   if (s.staged()) text += str(", ", name_of(s.schedule));
   text += str(", ", s.micro_batches, s.micro_batches == 1 ? " micro-batch" : " micro-batches");
   if (s.batches > 1) text += str(" in each of ", s.batches, " batches");
-  if (s.nccl_blocks > 0) text += str(", at most ", s.nccl_blocks, " blocks of NCCL's");
   return text + (s.shard_optimizer ? ", optimizer divided" : "");
 }
 
-Planner::Planner(Job job, Cluster cluster) : job_(std::move(job)), cluster_(std::move(cluster)) {
+Planner::Planner(Job job, Cluster cluster)
+    : job_(std::move(job)), cluster_(std::move(cluster)), model_(job_.model, job_.compute) {
   RONDO_CHECK(!job_.batches.empty(), "a plan for no batches");
-  model_ = std::make_unique<StepModel>(job_, cluster_);
+  // Workspaces follow from shapes alone. So there is no device here: a prediction for GPUs is the
+  // same in every build, with and without CUDA and the simulator. (Of Backend::cuda it would depend
+  // on the libraries of this machine.)
+  context_.backend = cluster_.device.kind == DeviceKind::cpu ? Backend::cpu : Backend::sim;
+  context_.pool = &pool_;
 }
-
-Planner::~Planner() = default;
-
-int Planner::layers() const { return static_cast<int>(model_->layers().layers().size()); }
-int64_t Planner::weights() const { return model_->layers().weights(); }
 
 std::string Planner::objection(const Split& s) const {
   if (s.pipeline > layers()) {
     return str(s.pipeline, " stages of a model with ", layers(), " layers");
   }
   if (s.sequence > 1) {
-    const std::string why = objection_to_cuts(model_->layers().graph());
+    const std::string why = objection_to_cuts(model_.graph());
     if (!why.empty()) return why;
   }
   for (const WeightedShape& b : job_.batches) {
@@ -51,65 +48,41 @@ std::string Planner::objection(const Split& s) const {
       return str("batches of ", b.shape.sequences, " utterances for ", s.data, " replicas of ",
                  s.micro_batches * s.batches, " micro-batches");
     }
+    const Graph& graph = model_.graph();
     if (b.shape.frames <
-        s.sequence * static_cast<double>(model_->layers().graph().total_factor(
-                         static_cast<int>(model_->layers().graph().levels.size()) - 1))) {
+        static_cast<double>(s.sequence *
+                            graph.total_factor(static_cast<int>(graph.levels.size()) - 1))) {
       return str("utterances of ", b.shape.frames, " frames for ", s.sequence, " shards");
     }
   }
   return "";
 }
 
-Prediction Planner::predict(const Split& s) const {
+Prediction Planner::predict(const Split& s, double limit) const {
   const std::string why = objection(s);
   RONDO_CHECK(why.empty(), why);
-  Prediction p;
-  p.split = s;
-  double weights = 0, frames = 0, exposed = 0;
+  Prediction all;
+  all.split = s;
+  double weights = 0, frames = 0;
+  double Prediction::*const means[] = {&Prediction::seconds,       &Prediction::bubble,
+                                       &Prediction::computing,     &Prediction::input_delay,
+                                       &Prediction::communication, &Prediction::exposed};
+  std::vector<Cut> cuts;
   for (const WeightedShape& b : job_.batches) {
-    const StepTime t = model_->time(s, b.shape);
+    cuts.push_back(cut(s, b.shape));
+    const Prediction p = timed(s, b.shape, cuts.back());
     weights += b.weight;
     frames += b.weight * b.shape.rows();
-    p.seconds += b.weight * t.seconds;
-    p.bubble += b.weight * t.bubble;
-    p.communication += b.weight * t.communication;
-    p.computing += b.weight * t.computing;
-    p.input_delay += b.weight * t.input_delay;
-    exposed += b.weight * t.exposed;
-    p.memory_bytes = std::max(p.memory_bytes, model_->memory(s, b.shape));
+    for (auto mean : means) all.*mean += b.weight * p.*mean;
   }
-  p.frames_per_second = frames / p.seconds;
-  p.hidden = p.communication > 0 ? 1 - exposed / p.communication : 0;
-  p.seconds /= weights;
-  p.bubble /= weights;
-  for (double* mean : {&p.communication, &p.computing, &p.input_delay}) *mean /= weights;
-  p.fits = p.memory_bytes <= usable_memory * cluster_.device.memory_bytes;
-  return p;
-}
-
-int Planner::held_multiprocessors(const Split& s) const {
-  int most = 0;
-  for (const WeightedShape& b : job_.batches)
-    most = std::max(most, model_->held_multiprocessors(s, b.shape));
-  return most;
-}
-
-int Planner::blocks_beside_loops(const Split& s) const {
-  const DeviceModel& device = cluster_.device;
-  const int held = held_multiprocessors(s), left = device.multiprocessors - held;
-  return s.owners() > 1 && held > 0 && left < device.sum_blocks ? std::max(0, left) : 0;
-}
-
-PipelineTimeline Planner::timeline(const Split& s) const {
-  const double mean = predict(s).seconds;
-  const auto distance = [&](const WeightedShape& b) {
-    return std::abs(model_->time(s, b.shape).seconds - mean);
-  };
-  const WeightedShape* nearest = &job_.batches.front();
-  for (const WeightedShape& b : job_.batches) {
-    if (distance(b) < distance(*nearest)) nearest = &b;
+  for (auto mean : means) all.*mean /= weights;
+  all.frames_per_second = frames / weights / all.seconds;
+  if (all.seconds >= limit) return all;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    all.memory_bytes = std::max(all.memory_bytes, memory(s, job_.batches[i].shape, cuts[i]));
   }
-  return model_->timeline(s, nearest->shape);
+  all.fits = all.memory_bytes <= usable_memory * cluster_.device.memory_bytes;
+  return all;
 }
 
 namespace {
@@ -120,25 +93,18 @@ bool better(const Prediction& a, const Prediction& b) {
   return a.seconds < b.seconds;
 }
 
-std::vector<ScheduleKind> schedules_for(const Split& s) {
-  if (s.pipeline == 1) return {ScheduleKind::one_f_one_b};
-  return {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble};
-}
-
-// Powers of two, and multiples of the ranks, which some schedules need.
-std::set<int> micro_batch_counts(int pipeline) {
-  std::set<int> counts;
-  for (int m = 1; m <= most_micro_batches; m *= 2)
-    counts.insert({m, std::min(most_micro_batches, m * pipeline)});
-  return counts;
-}
-
-// Every choice of schedule and micro-batches for a split.
+// Every choice of schedule and micro-batches for a split: powers of two, and so many times the
+// stages.
 std::vector<Split> candidates(Split s) {
+  std::set<int> counts;
+  for (int m = 1; m <= most_micro_batches; m *= 2) {
+    counts.insert({m, std::min(most_micro_batches, m * s.pipeline)});
+  }
   std::vector<Split> all;
-  for (const ScheduleKind kind : schedules_for(s)) {
+  for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble}) {
+    if (s.pipeline == 1 && kind != ScheduleKind::one_f_one_b) continue;
     s.schedule = kind;
-    for (int count : micro_batch_counts(s.pipeline)) {
+    for (int count : counts) {
       s.micro_batches = count;
       s.batches = 1;
       if (s.sequence == 1 || s.sequence * count <= most_parts) all.push_back(s);
@@ -159,54 +125,31 @@ std::vector<Prediction> Planner::rank() const {
   for (int pipeline = 1; pipeline <= std::min(n, layers()); ++pipeline) {
     for (int sequence = 1; sequence * pipeline <= n && sequence <= most_shards; ++sequence) {
       if (n % (pipeline * sequence) != 0) continue;
-      const Split split{n / (pipeline * sequence), pipeline, sequence};
+      Split split{n / (pipeline * sequence), pipeline, sequence};
       const auto whole = best_of(candidates(split));
       if (!whole) continue;
       ranking.push_back(*whole);
       if (split.owners() == 1) continue;
-      // Dividing the optimiser does not change what is computed and sent until the update, but for
-      // shards without stages, which then run a schedule.
-      std::vector<Split> divided{whole->split};
-      divided.front().shard_optimizer = true;
-      if (!whole->fits || divided.front().staged() != whole->split.staged()) {
-        divided.front() = split;
-        divided.front().shard_optimizer = true;
-        divided = candidates(divided.front());
-      }
-      const auto other = best_of(divided);
-      if (other && better(*other, *whole) &&
-          (!whole->fits || other->seconds < worthwhile * whole->seconds)) {
-        ranking.back() = *other;
-      }
+      split.shard_optimizer = true;
+      const auto divided =
+          best_of(candidates(split), whole->fits ? worthwhile * whole->seconds : never);
+      if (divided && better(*divided, *whole)) ranking.back() = *divided;
     }
   }
   std::stable_sort(ranking.begin(), ranking.end(), better);
   return ranking;
 }
 
-double Planner::least_seconds(const Split& s) const {
-  double weights = 0, seconds = 0;
-  for (const WeightedShape& b : job_.batches) {
-    weights += b.weight;
-    seconds += b.weight * model_->least_seconds(s, b.shape);
-  }
-  return seconds / weights;
-}
-
-std::optional<Prediction> Planner::best_of(const std::vector<Split>& splits) const {
+std::optional<Prediction> Planner::best_of(const std::vector<Split>& splits, double limit) const {
   std::optional<Prediction> best;
   for (const Split& s : splits) {
     if (!objection(s).empty()) continue;
-    if (best && best->fits && least_seconds(s) >= best->seconds) continue;
-    const Prediction p = predict(s);
+    const Prediction p = predict(s, limit);
+    if (p.seconds >= limit) continue;
     if (!best || better(p, *best)) best = p;
+    if (best->fits) limit = std::min(limit, best->seconds);
   }
-  if (!best) return best;
-  Split capped = best->split;
-  capped.nccl_blocks = blocks_beside_loops(capped);
-  if (capped.nccl_blocks == 0) return best;
-  const Prediction p = predict(capped);
-  return better(p, *best) ? p : best;
+  return best;
 }
 
 }  // namespace rondo::plan

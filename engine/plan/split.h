@@ -1,34 +1,30 @@
 // How fast a model trains, and what memory it takes, for every way to spread it over devices:
 // data x pipeline x sequence.
 //
-// Pipelines, sequence shards and both together are simulated over the action lists that the engine
-// runs (comm/schedule_steps.h, engine/plan/step_tasks.h), gradient
-// buckets as tasks on ranks and links (engine/plan/timeline.h); memory is what the engine's planner
-// plans (engine/graph/planner.h), with weights, gradients, the buckets in which they travel, and
-// the optimiser's state, whole or divided over the ranks that hold the same weights.
-// Durations come from engine/plan/machine/cost.h, links from engine/plan/cluster_links.h.
+// The passes of an update are simulated over the lists of steps that the engine runs
+// (engine/plan/simulation.h), with gradients summed in buckets beside them; memory is what the
+// engine's planner plans (engine/graph/planner.h), with weights, gradients, the buckets in which
+// they travel, and the optimiser's state, whole or divided over the ranks that hold the same
+// weights. Durations come from the rates of devices and links (engine/plan/machine.h,
+// engine/plan/cluster_links.h).
 //
 // Batches are prepared on cores that no rank computes on; what does not fit there delays the ranks
 // for the share of the time in which they compute. More ranks than cores take turns.
 //
-// On GPUs a sum needs multiprocessors, and the LSTM's persistent kernels keep theirs for a whole
-// layer (LstmHold): a sum that finds too few free waits for the loop's end, and the next loop for
-// the sum's.
-//
-// Not modelled: differences between utterances of a batch beyond the histogram, evaluation, links
-// that other jobs share, the memory of libraries.
+// Not modelled: differences between utterances of a batch beyond the histogram, evaluation, what
+// kernels and sums take from each other on one device, links that other jobs share, the memory of
+// libraries.
 #pragma once
 
-#include <memory>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/schedule.h"
-#include "comm/schedule_timing.h"
-#include "engine/plan/machine/cost.h"
-#include "engine/plan/machine/machine.h"
-#include "engine/session.h"
+#include "engine/plan/simulation.h"
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/op.h"
 
 namespace rondo::plan {
 
@@ -59,12 +55,11 @@ struct Split {
   // With stages or shards: batches whose gradients add up, each with so many micro-batches.
   int batches = 1;
   bool shard_optimizer = false;  // over the ranks with the same weights
-  int nccl_blocks = 0;           // of a sum on GPUs at most; 0: as many as NCCL likes
   int devices() const { return data * pipeline * sequence; }
   // The ranks that hold the same weights.
   int owners() const { return data * sequence; }
-  // Whether the engine runs a schedule: it also does so where shards divide the optimiser.
-  bool staged() const { return pipeline > 1 || (sequence > 1 && shard_optimizer); }
+  // Whether the engine runs a schedule of several stages.
+  bool staged() const { return pipeline > 1; }
 };
 // "data 2 x pipeline 4 x sequence 1, 1f1b, 16 micro-batches, optimizer divided"
 std::string describe(const Split& split);
@@ -75,49 +70,75 @@ struct Prediction {
   double frames_per_second = 0;
   double memory_bytes = 0;  // of the device that needs most, for the largest batch
   bool fits = false;
-  double bubble = 0;         // share of the time until the last gradient in which devices idle
-  double computing = 0;      // seconds in which a rank computes, mean
-  double input_delay = 0;    // seconds by which preparing batches on the same cores delays it
-  double communication = 0;  // seconds of gradient reduction
-  double hidden = 0;         // share of it that computation hides
+  double bubble = 0;       // share of the time until the last gradient in which devices idle
+  double computing = 0;    // seconds in which a rank computes, mean
+  double input_delay = 0;  // seconds by which preparing batches on the same cores delays it
+  double communication = 0, exposed = 0;  // seconds of gradients' sums, and of those not hidden
+  double hidden() const { return communication > 0 ? 1 - exposed / communication : 0; }
 };
-
-class StepModel;
 
 class Planner {
  public:
   // Copies what it is given. Throws Error for a model that cannot be trained.
   Planner(Job job, Cluster cluster);
-  ~Planner();
-  Planner(const Planner&) = delete;
-  Planner& operator=(const Planner&) = delete;
 
-  int layers() const;  // how many parts a pipeline can cut the model into
-  int64_t weights() const;
+  int layers() const {
+    return model_.layers();
+  }  // how many parts a pipeline can cut the model into
+  int64_t weights() const { return model_.weights(); }
 
   // Why a split is impossible, as a sentence's end; empty when it is possible.
   std::string objection(const Split& split) const;
-  Prediction predict(const Split& split) const;
-  // The cap on NCCL's blocks that lets sums run beside the backward pass's time loops; 0: they do
-  // without one, or none are left.
-  int blocks_beside_loops(const Split& split) const;
-  // The multiprocessors that these loops keep, of those that keep most; 0: none keeps any.
-  int held_multiprocessors(const Split& split) const;
-  // One update's passes on the ranks of one replica, until its gradients are summed
-  // (StepModel::timeline), of the batches whose time is nearest to the mean that predict() tells.
+  Prediction predict(const Split& split) const { return predict(split, never); }
+  // What predict() simulates of one replica (the others do the same), for the batches whose time is
+  // nearest to the mean: those of an update, one after the other, until the gradients are summed.
+  // Ranks are those of the pipeline, times shards, and shard. Of the sums it shows what is left of
+  // them behind the passes. The update of the weights, small sums and what shared cores cost are
+  // not in it. Micro-batches are numbered through. Stages are the schedule's; of shards alone
+  // blocks, as SequenceShards notes them.
   PipelineTimeline timeline(const Split& split) const;
-  // Every split of the cluster's devices with up to 64 shards, with micro-batches, schedule and
-  // NCCL's blocks chosen for speed among those that fit. What fits comes first, the fastest first.
+  // Every split of the cluster's devices with up to 64 shards, with micro-batches and
+  // schedule chosen for speed among those that fit. What fits comes first, the fastest first.
   std::vector<Prediction> rank() const;
 
  private:
-  double least_seconds(const Split& split) const;
-  // The fastest that fits; none where all are impossible.
-  std::optional<Prediction> best_of(const std::vector<Split>& splits) const;
+  // A batch as a split cuts it: the part that a rank computes at a time, and what its blocks cost.
+  struct Cut {
+    BatchShape part;
+    std::vector<BlockCost> costs;
+    std::vector<int> counts, first;  // layers of each stage; first blocks, and the number of blocks
+    std::vector<int64_t> weights;    // by stage
+  };
+  // The gradients' sums of a stage, beside the last pass that makes them.
+  struct Reduction {
+    double seconds = 0, exposed = 0;
+    double copying = 0;  // of the rank, to and from the memory in which buckets travel
+  };
+  // predict(); where that takes `limit` seconds at least, without the memory, and as what does not
+  // fit.
+  Prediction predict(const Split& s, double limit) const;
+  // The times for batches of one shape, the whole ones of an update. `passes`: what was simulated
+  // of the last of its batches.
+  Prediction timed(const Split& s, const BatchShape& batch, const Cut& cut,
+                   StepTimes* passes = nullptr) const;
+  Cut cut(const Split& s, const BatchShape& batch) const;
+  StepCosts step_costs(const Split& s, const Cut& cut) const;
+  std::vector<Reduction> reductions(const Split& s, const Cut& cut) const;
+  Reduction reduce_beside(const std::vector<double>& seconds, int first_block,
+                          const Split& s) const;
+  void add_update(const Split& s, int64_t weights, Prediction& p) const;
+  void share_cores(const Split& s, const BatchShape& batch, double messages, Prediction& p) const;
+  double weight_bytes(const Split& s, int64_t weights) const;
+  double memory(const Split& s, const BatchShape& batch, const Cut& cut) const;
+  // The fastest that fits; none where all are impossible, or take `limit` seconds at least.
+  std::optional<Prediction> best_of(const std::vector<Split>& splits, double limit = never) const;
 
-  Job job_;
-  Cluster cluster_;
-  std::unique_ptr<StepModel> model_;
+  static constexpr double never = std::numeric_limits<double>::infinity();
+  const Job job_;
+  const Cluster cluster_;
+  const ModelLayers model_;
+  ThreadPool pool_{1};
+  Context context_;  // whose kernels' workspaces count
 };
 
 }  // namespace rondo::plan

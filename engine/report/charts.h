@@ -33,14 +33,6 @@ std::string learning_curve_svg(const LearningCurve& curve);
 // training log.
 LearningCurve learning_curve_of(const TrainingLog& log, std::string title);
 
-// Efficiency (1: as fast per device as one device is alone) against the number of devices, which is
-// drawn on a logarithmic axis from 1.
-struct ScalingChart {
-  std::string title, note;
-  std::vector<Series> efficiency;
-};
-std::string scaling_svg(const ScalingChart& chart);
-
 // How many values lie in each of some thirty equal steps from 0. A few very large ones share the
 // last step, which says so.
 struct Histogram {

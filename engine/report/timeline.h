@@ -1,6 +1,6 @@
 // A pipeline's run as a picture: one row per rank, one box per computation.
 //
-// For measured runs (StepRunner::timeline) and for plans (engine/plan/step_tasks.h) alike. Pure
+// For measured runs (StepRunner::timeline) and for plans (engine/plan/simulation.h) alike. Pure
 // functions; the same input gives the same bytes.
 #pragma once
 

@@ -77,7 +77,7 @@ def test_of_planning():
     with folder() as root:
         settings = root / "mine.toml"
         settings.write_text("# mine\n[model]\nhidden = 64\nlayers = 1\n")
-        for option in ("--write", "--picture"):
+        for option in ("--write", "--timeline"):
             refused("plan", settings, "--lengths", "5", "--devices", 2, option, settings, keeps=[settings],
                     errs=[f"{option}: ", "would overwrite the configuration"])
 

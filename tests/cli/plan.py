@@ -34,15 +34,6 @@ def test_ranking_of_eight_gpus_in_two_seconds():
     run("plan", *LARGE, "--devices", 16, says="within nodes, between them infiniband")
 
 
-def test_scaling_is_labelled_predicted():
-    with folder() as root:
-        out, _ = run("plan", "model.hidden=64", "model.layers=1", "--lengths", "5", "--devices", 2,
-                     "--picture", root / "scaling.svg", says=["Weak scaling, predicted", "Strong scaling, predicted"])
-        check(len(re.findall(r"^ +1024 ", out, re.M)) == 2, out)
-        picture = (root / "scaling.svg").read_text()
-        check("weak, predicted" in picture and "strong, predicted" in picture, picture[:2000])
-
-
 def test_a_predicted_update_is_drawn():
     """One replica's ranks, however many there are."""
     with folder() as root:
@@ -82,27 +73,12 @@ def test_a_predicted_update_is_drawn():
             fails("plan", *LARGE, "--timeline", root / "shut" / "t.svg", errs="Permission denied")
 
 
-def test_blocks_of_nccl_beside_persistent_kernels():
-    kept = "The LSTM's persistent kernels keep 128 of 132 multiprocessors, NCCL's sums want 24: "
-    run("plan", *LARGE, "--as-configured", says=kept + "they wait for each other, unless parallel.nccl_blocks=4.")
-    with folder() as root:
-        run("plan", *LARGE, "parallel.nccl_blocks=4", "--as-configured", "--write", root / "p.toml",
-            says=["%  nccl_blocks 4\n", kept + "with parallel.nccl_blocks=4 they run side by side."])
-        check("nccl_blocks = 4\n" in (root / "p.toml").read_text(), (root / "p.toml").read_text())
-    # Eight blocks leave enough; and one device has no sums.
-    run("plan", "model.hidden=128", "data.batch_frames=64000", "training.dtype=bf16", "--as-configured", not_says="persistent")
-    run("plan", *LARGE, "--devices", 1, not_says="persistent")
-
-
 def machine():
     """A machine whose nodes cost next to nothing but their arithmetic."""
-    cost = dict.fromkeys(["call", "step", "exchange", "flop", "recurrent_flop", "byte", "cell", "weight_byte",
-                          "far_weight_byte"], 0)
-    cost["flop"] = cost["recurrent_flop"] = 1e-9
-    costs = {f"{op}/f32": cost for op in ["lstm", "lstm_backward", "lstm_weight_grad"]}
-    costs["other/f32"] = {**cost, "flop": 0, "recurrent_flop": 0}
-    return {"device": {"name": "made up", "memory_bytes": 1e12, "cores": 16, "threads": 1, "cache_bytes": 1e6,
-                       "seconds_per": costs},
+    free = dict.fromkeys(["launch", "step", "operation", "byte", "step_byte"], 0)
+    rates = {f"{op}/f32": {**free, "operation": 1e-9} for op in ["lstm", "lstm_backward", "lstm_weight_grad"]}
+    rates["other/f32"] = free
+    return {"device": {"name": "made up", "memory_bytes": 1e12, "cores": 16, "threads": 1, "rates": rates},
             "link": {"name": "made up", "latency": 0, "bandwidth": 1e12}}
 
 
@@ -161,7 +137,7 @@ def test_written_configurations_train():
 def test_the_optimizer_is_divided_where_that_is_faster():
     with folder() as root:
         slow = machine()
-        slow["device"]["seconds_per"]["optimizer/f32"] = {**slow["device"]["seconds_per"]["other/f32"], "byte": 1e-3}
+        slow["device"]["rates"]["optimizer/f32"] = {**slow["device"]["rates"]["other/f32"], "byte": 1e-3}
         (root / "m.json").write_text(json.dumps(slow))
         out, _ = run("plan", "model.hidden=64", "model.layers=1", "--device", root / "m.json", "--devices", 4, "--write",
                      root / "c.toml", says="optimizer divided")
@@ -179,6 +155,14 @@ def test_what_the_data_say():
         check(f"{weights} weights" in out, weights, out)
         run("plan", *READY, f"data={root}", "--device", root / "m.json", "--devices", 32, "--per-node", 32,
             says="32 threads on the 16 cores of a machine take turns")
+        # What nobody measured is said, links as well.
+        words = ["plan", "model.hidden=64", "--device", root / "m.json"]
+        for more, measured in [(["--devices", 2], True), (["--devices", 2, "--link", "pcie"], False),
+                               (["--devices", 1, "--link", "pcie"], True), (["--devices", 16], False),
+                               (["--devices", 16, "--node-link", root / "m.json"], True)]:
+            said, _ = run(*words, *more, says="rates measured on the machine the file names")
+            check(("those of links are a data sheet's" in said) != measured, more, said)
+        run("plan", "model.hidden=64", says="from the rates of a data sheet; nothing of it was measured.")
 
 
 def test_batches_are_those_of_the_sampler():
@@ -186,8 +170,7 @@ def test_batches_are_those_of_the_sampler():
     with folder() as root:
         slow = machine()
         for op in ["lstm", "lstm_backward", "lstm_weight_grad"]:
-            cost = dict.fromkeys(slow["device"]["seconds_per"][f"{op}/f32"], 0)
-            slow["device"]["seconds_per"][f"{op}/f32"] = {**cost, "step": 1e-3}
+            slow["device"]["rates"][f"{op}/f32"].update(operation=0, step=1e-3)
         (root / "m.json").write_text(json.dumps(slow))
         (root / "wav").mkdir()
 
@@ -221,6 +204,7 @@ def test_wrong_input_is_one_sentence():
         whole = machine()
         whole["device"]["cores"] = 0
         (root / "cores.json").write_text(json.dumps(whole))
+        (root / "older.json").write_text('{"device": {"name": "x", "seconds_per": {}}, "link": {}}')
         for words, text in [
             (["--link", "ethernet"], "unknown link 'ethernet', expected pcie, nvlink, infiniband, infiniband8 or a file"),
             (["--node-link", root / "m.json"], "m.json: has no field 'link'"),
@@ -228,17 +212,18 @@ def test_wrong_input_is_one_sentence():
             (["--device", "h300"], "'h300' is neither the device h200 nor a file"),
             (["--device", root / "m.json"], "m.json: has no field 'device'"),
             (["--device", root / "cores.json"], "cores.json: device: 'cores' is 0"),
+            (["--device", root / "older.json"], "older.json: device: was measured by a rondo whose rates were others"),
             (["--lengths", "3:x"], "'x' is not a number above 0"),
-            (["--lengths", "100", "data.batch_frames=500"], "more frames than data.batch_frames=500"),
+            (["--lengths", "100", "data.batch_frames=500"], "has 10000 frames, more than batch_frames = 500"),
             (["--write", root / "no" / "c.toml"], "is not a directory"),
             (["--measure", root / "no" / "m.json"], "is not a directory"),
             (["modle.hidden=3"], "did you mean 'model.hidden'?"),
             (["features.type=ready"], "give --features"),
             (["data=/nowhere"], "/nowhere/train.jsonl"),
             (["--devices", "65536"], "no split of 65536 devices is possible"),
-            (["--as-configured", "parallel.pipeline=3"], "8 devices are not a multiple of parallel.pipeline=3"),
+            (["--as-configured", "parallel.pipeline=3"], "8 ranks cannot be shared out to pipelines of 3 ranks"),
             (["--as-configured", "parallel.pipeline=8"], "8 stages of a model with 4 layers"),
-            (["--as-configured", "parallel.pipeline=2", "parallel.data=3"], "parallel.data=3, but 8 devices hold 4"),
+            (["--as-configured", "parallel.pipeline=2", "parallel.data=3"], "--replicas 3 x --stages 2 is 6 ranks, not the 8 there are"),
         ]:
             fails("plan", *words, errs=text)
 

@@ -165,11 +165,9 @@ def plan_bench_and_info(root):
         out = job("plan", *words, says=["x h200", "GB each"])[0]
         check(out == run("plan", *words, program=WITH_SIM)[0], words, "is predicted otherwise:", out)
     # CPUs, as --measure writes them, which takes long on a busy machine.
-    cost = dict.fromkeys(["call", "step", "exchange", "flop", "recurrent_flop", "byte", "cell", "weight_byte", "far_weight_byte"],
-                         1e-10)
-    costs = {f"{op}/f32": cost for op in ("lstm", "lstm_backward", "lstm_weight_grad", "other")}
+    cost = dict.fromkeys(["launch", "step", "operation", "byte", "step_byte"], 1e-10)
     (root / "machine.json").write_text(json.dumps({
-        "device": {"name": "cpu (1 thread)", "memory_bytes": 1e12, "cores": 4, "threads": 1, "cache_bytes": 1e6, "seconds_per": costs},
+        "device": {"name": "cpu (1 thread)", "memory_bytes": 1e12, "cores": 4, "threads": 1, "rates": {"other/f32": cost}},
         "link": {"name": "shared memory", "latency": 1e-6, "bandwidth": 1e10}}))
     cpus = ["plan", *TONE, f"data={root}/mine", "--device", root / "machine.json", "--devices", 2]
     job(*cpus, says="2 x cpu (1 thread), shared memory")

@@ -143,6 +143,7 @@ def test_wrong_usage_is_2():
         (["info", "--batch", "x"], "--batch"),
         (["bench", "--threads", "0"], "--threads"),
         (["plan", "--devcies", "8"], "unknown option '--devcies' of 'rondo plan'"),
+        (["plan", "--scaling"], "unknown option '--scaling' of 'rondo plan'"),
         (["plan", "--devices", "0"], "--devices"),
         (["bench", "--backend", "abacus"], "abacus"),
         (["bench", "--seconds", "-1"], "--seconds"),

@@ -9,7 +9,7 @@
 #include "engine/io/safetensors.h"
 #include "engine/io/stage_index.h"
 #include "engine/parallel/elastic_protocol.h"
-#include "engine/plan/machine/machine.h"
+#include "engine/plan/machine.h"
 #include "kernels/base/error.h"
 #include "tests/comm/string_pipe.h"
 #include "tests/fuzz/targets.h"
@@ -187,7 +187,7 @@ std::vector<std::string> machine_seeds() {
   m.device.name = "cpu";
   m.device.memory_bytes = 1e9;
   m.device.cores = 2;
-  m.device.costs["lstm/f32"] = {.call = 1e-6, .flop = 1e-11};
+  m.device.rates["linear/f32"] = {.launch = 1e-6, .operation = 1e-11};
   m.link = {"threads", true, 1e-6, 1e9, 2e-6, 5e8};
   return {plan::to_json(m), plan::to_json(m.link),
           R"({"link": {"name": "by hand", "latency": 0, "bandwidth": 125e6}})"};

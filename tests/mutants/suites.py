@@ -18,7 +18,7 @@ KERNELS = {
     "group_norm": ("group_norm", ["kernels_test"]),
     "linear_ctc": ("linear_ctc", ["engine_test [fused]"]),
     "loss": ("cross_entropy mse", ["kernels_test"]),
-    "lstm": ("lstm", ["lstm_test", "kernels_test", "plan_test"]),
+    "lstm": ("lstm", ["lstm_test", "kernels_test"]),
     "norm": ("layer_norm", ["kernels_test"]),
     "optimizer": ("adam ema optimizer_prepare sgd", ["kernels_test"]),
     "pack": ("pack", ["kernels_test"]),

@@ -11,19 +11,6 @@ using namespace rondo;
 using namespace rondo::plan;
 using Catch::Matchers::Equals;
 
-namespace {
-
-std::string why_not(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "accepted";
-}
-
-}  // namespace
-
 TEST_CASE("the constants of a link are found in its times") {
   const LinkModel truth{"truth", true, 3e-6, 5e9, 8e-6, 2e9, 1e-6};
   for (const int ranks : {2, 5}) {
@@ -141,13 +128,10 @@ TEST_CASE("a link is read as it was written") {
     link.ring_bandwidth = ring;
     link.gap = ring > 0 ? 2e-6 : 0;
     const LinkModel again = parse_link(to_json(link), "l.json");
-    CHECK(again.name == link.name);
     CHECK(again.measured);
-    CHECK(again.latency == link.latency);
     CHECK(again.gap == link.gap);
-    CHECK(again.bandwidth == link.bandwidth);
-    CHECK(again.ring_latency == link.ring_latency);
-    CHECK(again.ring_bandwidth == link.ring_bandwidth);
+    CHECK(again.ring_bandwidth == ring);
+    CHECK(to_json(again) == to_json(link));
   }
   // That of a whole machine, too.
   MachineFile machine;
@@ -158,30 +142,29 @@ TEST_CASE("a link is read as it was written") {
 }
 
 TEST_CASE("a damaged link is refused with its file and field") {
-  const auto refused = [](const std::string& text) {
-    return why_not([&] { parse_link(text, "l.json"); });
-  };
   const auto with = [](const std::string& fields) { return R"({"link": {)" + fields + "}}"; };
-  CHECK_THAT(refused("{\n\"link\": {\n\"name\": x}}"), Equals("l.json:3: is not valid JSON"));
-  CHECK_THAT(refused("[]"), Equals("l.json: is array, expected an object"));
-  CHECK_THAT(refused("{}"), Equals("l.json: has no field 'link'"));
-  CHECK_THAT(refused(R"({"link": 3})"), Equals("l.json: 'link' should be an object"));
-  CHECK_THAT(refused(with(R"("name": "x", "latency": 1)")),
-             Equals("l.json: link: has no field 'bandwidth'"));
-  CHECK_THAT(refused(with(R"("name": 7, "latency": 1, "bandwidth": 1)")),
-             Equals("l.json: link: 'name' should be a string"));
-  CHECK_THAT(refused(with(R"("name": "x", "latency": "1", "bandwidth": 1)")),
-             Equals("l.json: link: 'latency' should be a number"));
-  CHECK_THAT(refused(with(R"("name": "x", "latency": -1, "bandwidth": 1)")),
-             Equals("l.json: link: 'latency' is -1, expected a number of at least 0"));
-  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 0)")),
-             Equals("l.json: link: 'bandwidth' is 0, expected bytes per second"));
-  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 1e999)")),
-             Equals("l.json: holds a number that is out of range"));
-  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 1, "bandwith": 2)")),
-             Equals("l.json: link: unknown field 'bandwith'"));
-  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 1, "ring": {"latency": 1})")),
-             Equals("l.json: link: ring: has no field 'bandwidth'"));
-  CHECK_THAT(refused(R"({"link": {"name": "x", "latency": 1, "bandwidth": 1}, "node": 1})"),
-             Equals("l.json: has fields beside 'link'"));
+  const std::pair<std::string, const char*> cases[] = {
+      {"{\n\"link\": {\n\"name\": x}}", "l.json:3: is not valid JSON"},
+      {"[]", "l.json: is array, expected an object"},
+      {"{}", "l.json: has no field 'link'"},
+      {R"({"link": 3})", "l.json: 'link' should be an object"},
+      {with(R"("name": "x", "latency": 1)"), "l.json: link: has no field 'bandwidth'"},
+      {with(R"("name": 7, "latency": 1, "bandwidth": 1)"),
+       "l.json: link: 'name' should be a string"},
+      {with(R"("name": "x", "latency": "1", "bandwidth": 1)"),
+       "l.json: link: 'latency' should be a number"},
+      {with(R"("name": "x", "latency": -1, "bandwidth": 1)"),
+       "l.json: link: 'latency' is -1, expected a number of at least 0"},
+      {with(R"("name": "x", "latency": 1, "bandwidth": 0)"),
+       "l.json: link: 'bandwidth' is 0, expected bytes per second"},
+      {with(R"("name": "x", "latency": 1, "bandwidth": 1e999)"),
+       "l.json: holds a number that is out of range"},
+      {with(R"("name": "x", "latency": 1, "bandwidth": 1, "bandwith": 2)"),
+       "l.json: link: unknown field 'bandwith'"},
+      {with(R"("name": "x", "latency": 1, "bandwidth": 1, "ring": {"latency": 1})"),
+       "l.json: link: ring: has no field 'bandwidth'"},
+      {R"({"link": {"name": "x", "latency": 1, "bandwidth": 1}, "node": 1})",
+       "l.json: unknown field 'node'"},
+  };
+  for (const auto& [text, why] : cases) CHECK_THROWS_WITH(parse_link(text, "l.json"), Equals(why));
 }

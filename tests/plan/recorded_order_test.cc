@@ -3,7 +3,7 @@
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
-#include "engine/plan/step_tasks.h"
+#include "engine/plan/simulation.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
@@ -87,11 +87,10 @@ Turns recorded(const Setting& s) {
 }
 
 Turns planned(const Setting& s) {
-  plan::ShardCosts costs;
-  costs.layers.resize(layers + 1);
-  costs.directions = {2, 2, 2, 1, 1, 0};
-  costs.alpha = costs.beta = 1;
-  costs.state_bytes.assign(layers + 1, 1);
+  std::vector<plan::BlockCost> blocks(layers + 1);
+  const int directions[] = {2, 2, 2, 1, 1, 0};
+  for (size_t l = 0; l < blocks.size(); ++l) blocks[l].directions = directions[l];
+  blocks.back().loss = 2;
   plan::StepCosts c;
   c.schedule = {make_schedule(s.schedule, s.pipeline, s.micro_batches), {}, s.shards};
   const plan::LinkModel link{"link", false, 1, 1};
@@ -99,25 +98,27 @@ Turns planned(const Setting& s) {
   int first = 0;
   for (const char digit : s.placement) {
     if (digit == ',') continue;
-    c.stages.push_back(costs.of_layers(first, first + digit - '0'));
+    c.stages.push_back(plan::costs_of_stage(blocks, first, first + digit - '0', true));
     first += digit - '0';
   }
   c.output_bytes.assign(c.stages.size(), 1);
   c.reduce = c.output_bytes;
   c.up.assign(static_cast<size_t>(s.pipeline), link);
   c.down = c.up;
-  const plan::StepTasks wave = plan::tasks_of(c);
-  CHECK(plan::simulate(wave.work).end > 0);
-  Turns turns(static_cast<size_t>(wave.ranks));
-  for (const plan::Task& t : wave.work.tasks()) {
-    if (t.resource < wave.ranks) {
-      if (t.stage < 0) continue;
-      turns[static_cast<size_t>(t.resource)].push_back(
-          {t.kind == static_cast<int>(Phase::forward), std::min(t.stage, layers), t.micro_batch});
-    } else if (t.resource < 3 * wave.ranks) {
-      // A message to the next shard, or the one before.
-      const int rank = t.resource % wave.ranks, step = t.resource < 2 * wave.ranks ? 1 : -1;
-      turns[static_cast<size_t>(rank)].back().to = rank % s.shards + step;
+  CHECK(plan::simulate(c).end > 0);
+  // What is simulated are these lists, in which a turn is an exchange.
+  const ShardedSchedule schedule = c.listed();
+  Turns turns;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const int stage = rank / s.shards, shard = rank % s.shards;
+    std::vector<Turn>& mine = turns.emplace_back();
+    for (const Step& step : rank_steps(schedule, stage, shard)) {
+      if (step.kind != Step::Kind::exchange) continue;
+      const auto& exchange =
+          c.stages[static_cast<size_t>(stage)].exchanges.at(static_cast<size_t>(step.exchange));
+      mine.push_back({!exchange.order.backward, std::min(exchange.block, layers),
+                      step.action.micro_batch,
+                      shard_after(exchange.order, step.direction, shard, s.shards)});
     }
   }
   return turns;

@@ -5,17 +5,15 @@
 
 namespace rondo::test {
 
-// Only arithmetic costs, 1 ns per flop; links are as given.
+// Only arithmetic costs, 1 ns an operation; links are as given.
 inline plan::Cluster simple_cluster(int devices, plan::LinkModel link = {"link", false, 0, 1e30}) {
   plan::Cluster c;
   c.device.name = "simple";
   c.device.memory_bytes = 1e12;
-  plan::OpCost cost;
-  cost.flop = cost.recurrent_flop = 1e-9;
   for (const char* op : {"lstm", "lstm_backward", "lstm_weight_grad"}) {
-    c.device.costs[str(op, "/f32")] = cost;
+    c.device.rates[str(op, "/f32")] = {.operation = 1e-9};
   }
-  c.device.costs["other/f32"] = {};
+  c.device.rates["other/f32"] = {};
   c.link = c.node_link = link;
   c.devices = devices;
   return c;

@@ -3,7 +3,6 @@
 
 #include "engine/graph/rules.h"
 #include "engine/plan/cluster_links.h"
-#include "engine/plan/lengths.h"
 #include "engine/plan/model_layers.h"
 #include "kernels/base/error.h"
 #include "kernels/pointwise/pointwise.h"
@@ -24,6 +23,25 @@ TEST_CASE("one device: the sum of its nodes") {
   CHECK(p.frames_per_second == Approx(6400 / p.seconds));
   CHECK(p.bubble == 0);
   CHECK(p.fits);
+}
+
+TEST_CASE("layers are those that the engine cuts between, turns those of every time loop") {
+  Job job = lstm_job(3);
+  const Planner plain(job, simple_cluster(4));
+  job.model = [](Graph& g) {
+    layers::LstmOptions o;
+    o.hidden = 64;
+    const ValueId a = layers::lstm(g, layers::input_frames(g, "features", 64), "a", o);
+    const ValueId c = layers::lstm(g, layers::lstm(g, a, "b", o), "c", o);
+    const ValueId logits = layers::linear(g, layers::add(g, a, c), "output", 16);
+    return Outputs{layers::ctc_loss(g, logits), logits};
+  };
+  const Planner skipping(job, simple_cluster(4));  // what a makes skips b and c
+  CHECK(plain.layers() == 4);
+  CHECK(skipping.layers() == 3);
+  CHECK(skipping.weights() == plain.weights());
+  CHECK(skipping.predict({1, 1, 4}).seconds == Approx(plain.predict({1, 1, 4}).seconds));
+  CHECK(skipping.predict({1, 3, 1, 2}).seconds > 1.1 * plain.predict({1, 3, 1, 2}).seconds);
 }
 
 TEST_CASE("a model with an op that does not say how much work it is cannot be planned") {
@@ -54,32 +72,43 @@ TEST_CASE("data parallelism: the ring's formula") {
   CHECK(p.communication == Approx(2.0 * 3 / 4 * bytes / 1e6).epsilon(1e-9));
   const Planner alone(lstm_job(2), simple_cluster(1));
   CHECK(p.seconds > alone.predict({}).seconds / 4);
-  CHECK(p.hidden >= 0);
-  CHECK(p.hidden < 1);
+  CHECK(p.hidden() >= 0);
+  CHECK(p.hidden() < 1);
 }
 
-TEST_CASE("pipeline: the bubble is (p-1) / (m+p-1) for equal stages") {
-  // A free layer below makes the first LSTM layer's backward pass that of the others.
-  Job job = lstm_job(4);
-  job.model = [](Graph& g) {
-    ValueId x = layers::linear(g, layers::input_frames(g, "features", 64), "below", 64);
-    layers::LstmOptions o;
-    o.hidden = 64;
-    o.layers = 4;
-    x = layers::lstm(g, x, "encoder", o);
-    const ValueId logits = layers::linear(g, x, "output", 16);
-    return Outputs{layers::ctc_loss(g, logits), logits};
-  };
-  const Planner planner(job, simple_cluster(4));
-  for (int m : {1, 4, 8, 16, 64}) {
-    INFO(m << " micro-batches");
-    const Prediction p = planner.predict({1, 4, 1, m});
-    CHECK(p.bubble == Approx(3.0 / (m + 3)).epsilon(1e-9));
-    // Forward, input gradient and weight gradient take the same time.
-    CHECK(p.seconds == Approx((m + 3) * 3 * layer_flops / m * 1e-9).epsilon(1e-9));
-    if (m < 4) continue;
-    const Prediction z = planner.predict({1, 4, 1, m, ScheduleKind::zero_bubble});
-    CHECK(z.bubble == Approx(3.0 / (3 * m + 3)).epsilon(1e-9));
+TEST_CASE("sums follow each other, the first behind the last layer's passes, beside the others'") {
+  // Each layer is a bucket, whose sum takes longer than the backward pass of the next one.
+  constexpr double bandwidth = 1e5, layer_weights = 4 * 64 * (64 + 64 + 1);
+  Cluster c = simple_cluster(2, {"link", false, 0, bandwidth});
+  const Planner planner(lstm_job(3), c);
+  const double turn = layer_flops / 2 * 1e-9;
+  const auto weights = static_cast<double>(planner.weights());
+  const double sums = 4 * weights / bandwidth;
+  const Prediction p = planner.predict({2});
+  CHECK(p.seconds == Approx((3 + 2) * turn + sums + 96 / bandwidth));  // and twelve numbers
+  CHECK(p.exposed == Approx(sums - 3.5 * turn));
+  // Beside weight gradients alone where these come last, of all micro-batches.
+  CHECK(planner.predict({1, 1, 2, 4}).exposed == Approx(sums - 2 * turn));
+  // Copies to the buckets of the other two layers hide them as well.
+  c.device.rates["optimizer/f32"].byte = 1e-7;
+  const Prediction copied = Planner(lstm_job(3), c).predict({2});
+  CHECK(copied.exposed == Approx(p.exposed - 2 * 2 * 4 * layer_weights * 1e-7));
+  CHECK(copied.computing - p.computing == Approx((4 + update_arrays({})) * 4 * weights * 1e-7));
+}
+
+TEST_CASE("messages between stages are half as long in bf16") {
+  Job job = lstm_job(2);
+  const Cluster c = simple_cluster(2, {"link", false, 0, 1e6});
+  const double whole = Planner(job, c).predict({1, 2}).seconds;
+  job.wire = DType::bf16;
+  // There and back.
+  CHECK(whole - Planner(job, c).predict({1, 2}).seconds == Approx(64 * 100 * 64 * 4 / 1e6));
+}
+
+TEST_CASE("shards compute as much as one rank, whatever the directions") {
+  for (const bool bidirectional : {false, true}) {
+    const Planner planner(lstm_job(2, bidirectional), simple_cluster(2));
+    CHECK(planner.predict({1, 1, 2}).computing == Approx(planner.predict({}).computing / 2));
   }
 }
 
@@ -104,34 +133,32 @@ TEST_CASE("links between nodes: only messages that leave a node take them, and s
   Cluster c = simple_cluster(8, {"near", false, 1e-6, 100});
   c.node_link = {"far", false, 1e-3, 10};
   c.per_node = 4;
-  const auto is_far = [](const LinkModel& l, double bandwidth) {
-    return l.latency == 1e-3 && l.bandwidth == bandwidth;
+  // The bandwidth between nodes, 0 for a link within one.
+  const auto far = [](const LinkModel& l) {
+    CHECK((l.latency == 1e-3 || (l.latency == 1e-6 && l.bandwidth == 100)));
+    return l.latency == 1e-3 ? l.bandwidth : 0;
   };
-  const auto is_near = [](const LinkModel& l) { return l.latency == 1e-6 && l.bandwidth == 100; };
   // Eight stages over two nodes: one boundary lies between them.
   for (int from = 0; from < 7; ++from) {
-    const LinkModel up = stage_link(c, {1, 8, 1, 8}, from, from + 1);
-    const LinkModel down = stage_link(c, {1, 8, 1, 8}, from + 1, from);
-    CHECK((from == 3 ? is_far(up, 10) && is_far(down, 10) : is_near(up) && is_near(down)));
+    CHECK(far(stage_link(c, {1, 8, 1, 8}, from, from + 1)) == (from == 3 ? 10 : 0));
+    CHECK(far(stage_link(c, {1, 8, 1, 8}, from + 1, from)) == (from == 3 ? 10 : 0));
   }
   // Two replicas of four stages: each in a node; only the rings leave, four of them.
-  for (int from = 0; from < 3; ++from) CHECK(is_near(stage_link(c, {2, 4}, from, from + 1)));
-  CHECK(is_far(ring_link(c, {2, 4}), 2.5));
+  for (int from = 0; from < 3; ++from) CHECK(far(stage_link(c, {2, 4}, from, from + 1)) == 0);
+  CHECK(far(ring_link(c, {2, 4})) == 2.5);
   // One ring over all ranks leaves each node once.
-  CHECK(is_far(ring_link(c, {8}), 10));
-  CHECK(is_near(ring_link(c, {1, 8})));
+  CHECK(far(ring_link(c, {8})) == 10);
+  CHECK(far(ring_link(c, {1, 8})) == 0);
   // Two stages of four shards: all four shards cross at the same time, and no shard has its
   // neighbour elsewhere.
-  CHECK(is_far(stage_link(c, {1, 2, 4}, 0, 1), 2.5));
-  for (int k = 0; k < 3; ++k) CHECK(is_near(shard_link(c, {1, 2, 4}, k)));
-  CHECK(is_far(shard_link(c, {1, 1, 8}, 3), 10));
-  CHECK(is_near(shard_link(c, {1, 1, 8}, 2)));
+  CHECK(far(stage_link(c, {1, 2, 4}, 0, 1)) == 2.5);
+  for (int k = 0; k < 3; ++k) CHECK(far(shard_link(c, {1, 2, 4}, k)) == 0);
+  for (int k = 2; k < 4; ++k) CHECK(far(shard_link(c, {1, 1, 8}, k)) == (k == 3 ? 10 : 0));
   // Six stages in nodes of four: of two replicas, one is cut at 3|4, the other at 1|2.
-  Cluster twelve = c;
-  twelve.devices = 12;
-  CHECK(is_far(stage_link(twelve, {2, 6, 1, 6}, 3, 4), 10));
-  CHECK(is_far(stage_link(twelve, {2, 6, 1, 6}, 1, 2), 10));
-  CHECK(is_near(stage_link(twelve, {2, 6, 1, 6}, 2, 3)));
+  c.devices = 12;
+  for (int from = 1; from < 4; ++from) {
+    CHECK(far(stage_link(c, {2, 6, 1, 6}, from, from + 1)) == (from == 2 ? 0 : 10));
+  }
 }
 
 TEST_CASE("a slow link costs a pipeline only where a boundary crosses it") {
@@ -184,6 +211,14 @@ TEST_CASE("memory falls with the micro-batches a schedule stores") {
   const double all = planner.predict({1, 4, 1, 4}).memory_bytes;
   const double few = planner.predict({1, 4, 1, 16}).memory_bytes;
   CHECK(few < 0.5 * all);
+  // Of twice the batch two replicas have the same, and the memory in which gradients travel.
+  Job twice = lstm_job(4);
+  twice.batches[0].shape.sequences *= 2;
+  CHECK(Planner(twice, simple_cluster(2)).predict({2}).memory_bytes -
+            planner.predict({}).memory_bytes ==
+        4 * static_cast<double>(planner.weights()));
+  // A stage is one of four layers.
+  CHECK(planner.predict({1, 4, 1, 1}).memory_bytes < 0.5 * planner.predict({}).memory_bytes);
   const double one = planner.predict({4}).memory_bytes;
   const double sharded = planner.predict({1, 1, 4}).memory_bytes;
   CHECK(sharded < planner.predict({}).memory_bytes / 2);
@@ -216,17 +251,14 @@ TEST_CASE("the ranking covers every split once, what fits first, the fastest fir
   Cluster cluster = simple_cluster(8, {"link", false, 1e-5, 1e9});
   const Planner planner(job, cluster);
   const auto ranking = planner.rank();
-  int splits = 0;
   for (size_t i = 0; i < ranking.size(); ++i) {
     CHECK(ranking[i].split.devices() == 8);
-    if (i > 0) {
-      CHECK((ranking[i - 1].fits || !ranking[i].fits));
-      if (ranking[i].fits) CHECK(ranking[i - 1].seconds <= ranking[i].seconds);
-    }
-    ++splits;
+    if (i == 0) continue;
+    CHECK((ranking[i - 1].fits || !ranking[i].fits));
+    if (ranking[i].fits) CHECK(ranking[i - 1].seconds <= ranking[i].seconds);
   }
   // data x pipeline x sequence = 8 with at most 6 stages: all ordered triples but pipeline 8.
-  CHECK(splits == 9);
+  CHECK(ranking.size() == 9);
   // Memory decides: with room for half of the best split's needs, another one wins.
   cluster.device.memory_bytes = ranking[0].memory_bytes * 0.7;
   const auto tight = Planner(job, cluster).rank();
@@ -242,33 +274,6 @@ TEST_CASE("objections name the figures") {
              Catch::Contains("batches of 64 utterances for 128 replicas"));
   CHECK_THAT(planner.objection({1, 1, 128}), Catch::Contains("100 frames for 128 shards"));
   CHECK(planner.objection({8}).empty());
-}
-
-TEST_CASE("stages are cut where the longest is shortest") {
-  CHECK(cut_evenly({1, 1, 1, 1}, 2) == std::vector<int>{0, 2, 4});
-  CHECK(cut_evenly({5, 1, 1, 1}, 2) == std::vector<int>{0, 1, 4});
-  CHECK(cut_evenly({1, 1, 1, 9}, 3).back() == 4);
-  CHECK(cut_evenly({1, 1, 1, 9}, 3)[2] == 3);
-  CHECK_THROWS_AS(cut_evenly({1}, 2), Error);
-}
-
-TEST_CASE("lengths become batches") {
-  const auto lengths = parse_lengths("2:1,10:3");
-  REQUIRE(lengths.size() == 2);
-  CHECK(lengths[1].share == 0.75);
-  const auto batches = batches_of(lengths, 0.01, 2000, 5);
-  CHECK(batches[0].shape.sequences == 10);
-  CHECK(batches[1].shape.sequences == 2);
-  CHECK(batches[1].shape.labels == 50);
-  // Ten times as many utterances per batch: fewer batches.
-  CHECK(batches[0].weight == Approx(0.025 / (0.025 + 0.375)));
-  CHECK_THROWS_WITH(parse_lengths("3:x"), Catch::Contains("'x' is not a number above 0"));
-  CHECK_THROWS_AS(parse_lengths(""), InputError);
-  CHECK_THROWS_AS(parse_lengths("3,,4"), InputError);
-  const auto histogram = histogram_of({1, 2, 3, 10}, 2);
-  REQUIRE(histogram.size() == 2);
-  CHECK(histogram[0].seconds == 1.5);
-  CHECK(histogram[1].seconds == 6.5);
 }
 
 TEST_CASE("stages that share sequences: turns of one layer each") {
@@ -307,7 +312,7 @@ TEST_CASE("a divided optimiser: bytes of a rank, and of what travels") {
     const double half = (n - 1) * 4 * weights / n / 1e6, back = (n - 1) * 4 * part(n) / 1e6;
     CHECK(a.communication == Approx(2 * half).epsilon(1e-9));
     CHECK(b.communication == Approx(half + back).epsilon(1e-9));
-    CHECK(b.hidden < 0.5);
+    CHECK(b.hidden() < 0.5);
   }
   // The ranks of a stage sum their gradients whole, and the weights come back in addition.
   Split stages{4, 2, 1, 2};
@@ -323,7 +328,7 @@ TEST_CASE("passes over the weights: what updates, divided updates and buckets re
   job.optimizer.kind = OptimizerOptions::adamw;
   const double compute = Planner(job, simple_cluster(1)).predict({}).seconds;
   Cluster c = simple_cluster(4);
-  c.device.costs["optimizer/f32"].byte = 1e-3;
+  c.device.rates["optimizer/f32"].byte = 1e-3;
   const Planner planner(job, c);
   const auto weights = static_cast<double>(planner.weights());
   const double part = std::ceil(weights / 256 / 4) * 256;
@@ -335,8 +340,8 @@ TEST_CASE("passes over the weights: what updates, divided updates and buckets re
   CHECK(passes({1}, 1) == Approx(9 * weights).epsilon(1e-6));
   // To the buckets and back.
   CHECK(passes({4}, 0.25) == Approx((9 + 4) * weights).epsilon(1e-6));
-  // To the buckets, and a part back; cleared, and out of where the parts meet; of
-  // the part squares, Adam, gradients there, weights there.
+  // To the buckets, and a part back; cleared, and out of where the parts meet; of the part squares,
+  // Adam, gradients there, weights there. With stages the gradients come back whole.
   Split divided{4};
   divided.shard_optimizer = true;
   CHECK(passes(divided, 0.25) ==
@@ -361,7 +366,7 @@ TEST_CASE("sums that computation hides take cores, where ranks have none to spar
   CHECK(idle.input_delay == 0);
   c.device.cores = 2;
   const Prediction busy = Planner(job, c).predict({2});
-  const double hidden = busy.hidden * busy.communication;
+  const double hidden = busy.hidden() * busy.communication;
   CHECK(hidden > 0.03 * compute);
   CHECK(busy.input_delay > 0.9 * hidden);
   CHECK(busy.input_delay <= hidden * (1 + 1e-9));
@@ -376,7 +381,7 @@ TEST_CASE("time steps are those of the longest utterance, rows those of all") {
     return Planner(job, c).predict({}).seconds;
   };
   CHECK(seconds(140) == Approx(seconds(0)));
-  c.device.costs["lstm/f32"].step = 1e-3;
+  c.device.rates["lstm/f32"].step = 1e-3;
   CHECK(seconds(140) - seconds(0) == Approx(40e-3));
   job.batches[0].shape.longest = 140;
   CHECK(Planner(job, c).predict({}).frames_per_second ==
@@ -410,6 +415,6 @@ TEST_CASE("the optimiser is divided where nothing else fits, or where that is fa
   CHECK(found);
   // Where updating takes longer than getting the weights back, dividing it is faster.
   cluster.device.memory_bytes = 1e12;
-  cluster.device.costs["optimizer/f32"].byte = 1e-6;
+  cluster.device.rates["optimizer/f32"].byte = 1e-6;
   CHECK(Planner(job, cluster).rank()[0].split.shard_optimizer);
 }

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <map>
 
-#include "kernels/lstm/lstm_blocks.h"
 #include "kernels/simt/instrument/instrument.h"
 #include "tests/catch.h"
 #include "tests/lstm/lstm_sim_problem.h"
@@ -83,43 +82,6 @@ TEST_CASE(
   const std::string variant = GENERATE("cluster", "cluster_split");
   check(step_of(s, variant, false), {1, 1, 2 * 8 * 8 * 3, forward * states, 2 * 32 * 8 * 4});
   check(step_of(s, variant, true), {1, 1, 2 * 8 * 16 * 3, backward * states, 2 * 32 * 8 * 4});
-}
-
-// Whoever plans beside the kernels knows how many blocks they launch (kernels/lstm/lstm_blocks.h).
-void check_blocks(const std::string& variant, const LstmDims& dims, int32_t sequences,
-                  DType compute) {
-  for (const bool backward : {false, true}) {
-    INFO(variant << " H " << dims.hidden << " D " << dims.directions << " N " << sequences);
-    simt::instrument();
-    LstmSimProblem p(dims, std::vector<int32_t>(static_cast<size_t>(sequences), 1), 7, compute);
-    if (backward) p.forward(variant);
-    simt::reset_counters();
-    backward ? p.backward(variant) : p.forward(variant);
-    const LstmHold hold = lstm_hold_of(variant, backward ? LstmPhase::backward : LstmPhase::forward,
-                                       dims, compute, sequences, 132);
-    uint64_t blocks = 0;
-    for (const auto& c : simt::counters()) {
-      if (c.kernel.starts_with("lstm " + variant)) blocks = std::max(blocks, c.blocks);
-    }
-    CHECK(blocks > 0);
-    // Clusters beyond those that are resident follow them.
-    CHECK(static_cast<uint64_t>(hold.multiprocessors) == std::min<uint64_t>(blocks, 128));
-  }
-}
-
-TEST_CASE("lstm: the multiprocessors that persistent kernels keep") {
-  check_blocks("cluster", {1, 3, 40, 0}, 9, DType::bf16);
-  check_blocks("cluster_split", {2, 3, 128, 0}, 8, DType::f32);
-  check_blocks("grid", {2, 3, 100, 0}, 3, DType::bf16);
-  check_blocks("grid", {1, 3, 100, 0}, 3, DType::f32);
-}
-
-TEST_CASE("lstm: the same of those that fill a GPU", "[.][long]") {
-  check_blocks("cluster", {2, 3, 512, 0}, 40, DType::bf16);  // 16 sequences to a cluster
-  check_blocks("cluster", {2, 3, 256, 0}, 130, DType::f32);  // more than are resident
-  check_blocks("grid", {2, 3, 600, 0}, 2, DType::bf16);      // 16 cells to a block
-  check_blocks("grid_cluster", {1, 3, 600, 0}, 2, DType::bf16);
-  check_blocks("grid_cluster", {2, 3, 640, 0}, 2, DType::bf16);
 }
 
 TEST_CASE("lstm grid: three barriers of the block per step") {

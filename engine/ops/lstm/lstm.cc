@@ -5,13 +5,10 @@
 //   attributes directions, input, hidden, projection [, run]
 #include "engine/ops/lstm/lstm.h"
 
-#include <cmath>
-
 #include "engine/ops/bind.h"
 #include "engine/ops/rules_list.h"
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/error.h"
-#include "kernels/lstm/lstm_blocks.h"
 
 namespace rondo {
 namespace {
@@ -178,7 +175,7 @@ Node one_direction(const Node& node, int direction, bool later) {
 }
 
 template <LstmPhase phase>
-NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch) {
   // The value whose level the layer runs at: x, gates or x.
   const ValueId at = node.inputs.at(phase == LstmPhase::backward ? 1 : 0);
   const double rows = rows_of(g, g.shape(at), batch), steps = steps_of(g, g.shape(at), batch);
@@ -189,33 +186,18 @@ NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double 
   const auto output = static_cast<double>(d.output());
   const double outside = 2 * rows * directions * 4 * hidden * input;
   const double inside = 2 * rows * directions * (4 * hidden * output + projection * hidden);
-  NodeWork w = operand_work(g, node, batch, cache_bytes);
+  NodeWork w = operand_work(g, node, batch);
   if (phase == LstmPhase::weight_grad) {
-    w.flops = outside + inside;
+    w.operations = outside + inside;
     return w;
   }
   const bool has_input_product =
       phase == LstmPhase::forward || node.outputs.at(2) != no_value;  // y, or dx
-  w.flops = has_input_product ? outside : 0;
-  w.recurrent_flops = inside;
+  w.operations = (has_input_product ? outside : 0) + inside;
   w.steps = steps;
-  w.exchanged = steps * hidden;
-  w.cells = rows * directions * hidden;
-  const double weights = 4 * hidden * output * static_cast<double>(size_of(g.value(at).dtype));
-  w.weight_bytes = steps * directions * weights;
-  w.far_weight_bytes = weights >= cache_bytes ? w.weight_bytes : 0;
+  w.step_bytes = steps * directions * 4 * hidden * output *
+                 static_cast<double>(size_of(g.value(at).dtype));  // R
   return w;
-}
-
-template <LstmPhase phase>
-int64_t held_multiprocessors(const Graph& g, const Node& node, const BatchShape& batch,
-                             int64_t multiprocessors) {
-  if (run_of(node) != LstmRun::both) return 0;  // by launches per step
-  const Value& at = g.value(node.inputs.at(phase == LstmPhase::backward ? 1 : 0));
-  const double sequences = std::ceil(sequences_of(g, at.shape, batch));
-  return lstm_hold(phase, lstm_dims_of(node), at.dtype, static_cast<int64_t>(sequences),
-                   multiprocessors)
-      .multiprocessors;
 }
 
 }  // namespace
@@ -282,8 +264,7 @@ const OpRule& lstm_rule() {
                            .time = {.kind = TimeKind::recurrent,
                                     .states = {.initial = {1, 2}, .final = {1, 2}},
                                     .one_direction = one_direction<no_place>},
-                           .work = work<LstmPhase::forward>,
-                           .held_multiprocessors = held_multiprocessors<LstmPhase::forward>};
+                           .work = work<LstmPhase::forward>};
   return rule;
 }
 const OpRule& lstm_backward_rule() {
@@ -296,7 +277,6 @@ const OpRule& lstm_backward_rule() {
                                                .initial_gradient = {3, 4}},
                                     .one_direction = one_direction<2>},
                            .work = work<LstmPhase::backward>,
-                           .held_multiprocessors = held_multiprocessors<LstmPhase::backward>,
                            .in_place = {{0, 1}}};
   return rule;
 }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/io/json.h"
-#include "engine/plan/machine/machine.h"
+#include "engine/plan/machine.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {
@@ -16,16 +16,9 @@ void require(bool condition, const Args&... message) {
   if (!condition) fail_input(message...);
 }
 
-constexpr std::pair<const char*, double OpCost::*> constants[] = {
-    {"call", &OpCost::call},
-    {"step", &OpCost::step},
-    {"exchange", &OpCost::exchange},
-    {"flop", &OpCost::flop},
-    {"recurrent_flop", &OpCost::recurrent_flop},
-    {"byte", &OpCost::byte},
-    {"cell", &OpCost::cell},
-    {"weight_byte", &OpCost::weight_byte},
-    {"far_weight_byte", &OpCost::far_weight_byte},
+constexpr std::pair<const char*, double Rates::*> rate_names[] = {
+    {"launch", &Rates::launch}, {"step", &Rates::step},           {"operation", &Rates::operation},
+    {"byte", &Rates::byte},     {"step_byte", &Rates::step_byte},
 };
 
 // An object of a file: each field is asked for by name, and done() refuses those nobody asked for.
@@ -92,36 +85,42 @@ Json parse_json(std::string_view text, const std::string& name) {
   }
 }
 
-LinkModel read_link(Fields root) {
+double bandwidth(Fields& f) {
+  const double x = f.number("bandwidth");
+  require(x > 0, f.where(), ": 'bandwidth' is 0, expected bytes per second");
+  return x;
+}
+
+LinkModel read_link(Fields& root) {
   Fields f = root.object("link");
-  LinkModel link{f.text("name"), true, f.number("latency"), f.number("bandwidth")};
-  require(link.bandwidth > 0, f.where(), ": 'bandwidth' is 0, expected bytes per second");
+  LinkModel link{f.text("name"), true, f.number("latency"), bandwidth(f)};
   if (f.all().contains("gap")) link.gap = f.number("gap");
   if (f.all().contains("ring")) {
     Fields ring = f.object("ring");
     link.ring_latency = ring.number("latency");
-    link.ring_bandwidth = ring.number("bandwidth");
-    require(link.ring_bandwidth > 0, ring.where(), ": 'bandwidth' is 0, expected bytes per second");
+    link.ring_bandwidth = bandwidth(ring);
     ring.done();
   }
   f.done();
   return link;
 }
 
-DeviceModel read_device(Fields root) {
+DeviceModel read_device(Fields& root) {
   Fields f = root.object("device");
+  require(
+      !f.all().contains("seconds_per"), f.where(),
+      ": was measured by a rondo whose rates were others; measure again (rondo plan --measure)");
   DeviceModel d;
   d.name = f.text("name");
   d.measured = true;
   d.memory_bytes = f.number("memory_bytes");
   d.cores = f.count("cores");
   d.threads = f.count("threads");
-  d.cache_bytes = f.number("cache_bytes");
-  const Fields ops = f.object("seconds_per");
+  const Fields ops = f.object("rates");
   for (const auto& [op, value] : ops.all().members()) {
-    Fields cost(value, str(ops.where(), ": ", op));
-    for (const auto& [name, constant] : constants) d.costs[op].*constant = cost.number(name);
-    cost.done();
+    Fields rates(value, str(ops.where(), ": ", op));
+    for (const auto& [name, rate] : rate_names) d.rates[op].*rate = rates.number(name);
+    rates.done();
   }
   f.done();
   return d;
@@ -140,41 +139,38 @@ Json json_of(const LinkModel& link) {
 }  // namespace
 
 std::string to_json(const MachineFile& machine) {
-  Json costs = Json::object();
-  for (const auto& [key, c] : machine.device.costs) {
-    costs[key] = Json::object();
-    for (const auto& [name, constant] : constants) costs[key][name] = c.*constant;
+  const DeviceModel& d = machine.device;
+  Json rates = Json::object();
+  for (const auto& [key, of_key] : d.rates) {
+    rates[key] = Json::object();
+    for (const auto& [name, rate] : rate_names) rates[key][name] = of_key.*rate;
   }
-  const Json device = Json::object({{"name", machine.device.name},
-                                    {"memory_bytes", machine.device.memory_bytes},
-                                    {"cores", machine.device.cores},
-                                    {"threads", machine.device.threads},
-                                    {"cache_bytes", machine.device.cache_bytes},
-                                    {"seconds_per", costs}});
-  const Json j = Json::object({{"device", device}, {"link", json_of(machine.link)}});
-  return j.dump(2) + "\n";
+  const Json device = Json::object({{"name", d.name},
+                                    {"memory_bytes", d.memory_bytes},
+                                    {"cores", d.cores},
+                                    {"threads", d.threads},
+                                    {"rates", rates}});
+  return Json::object({{"device", device}, {"link", json_of(machine.link)}}).dump(2) + "\n";
 }
 
 std::string to_json(const LinkModel& link) {
-  Json j = Json::object();
-  j["link"] = json_of(link);
-  return j.dump(2) + "\n";
+  return Json::object({{"link", json_of(link)}}).dump(2) + "\n";
 }
 
 MachineFile parse_machine(std::string_view json, const std::string& name) {
   const Json document = parse_json(json, name);
-  const Fields root(document, name);
+  Fields root(document, name);
   MachineFile m{read_device(root), read_link(root)};
-  require(document.size() == 2, name, ": has fields beside 'device' and 'link'");
+  root.done();
   return m;
 }
 
 LinkModel parse_link(std::string_view json, const std::string& name) {
   const Json document = parse_json(json, name);
-  if (document.is_object() && document.contains("device")) return parse_machine(json, name).link;
-  const Fields root(document, name);
+  if (document.contains("device")) return parse_machine(json, name).link;
+  Fields root(document, name);
   const LinkModel link = read_link(root);
-  require(document.size() == 1, name, ": has fields beside 'link'");
+  root.done();
   return link;
 }
 

@@ -1,18 +1,12 @@
-// What devices and links cost: the constants of the planner's predictions.
+// What devices and links cost: the rates of the planner's predictions.
 //
-// A node of a graph takes
-//   call + step * steps + exchange * steps * hidden + flop * flops + recurrent_flop * recurrent
-//        flops + byte * bytes + cell * cells + weight_byte * weight bytes + far_weight_byte * far
-//        weight bytes
-// seconds, with constants per op and dtype: a launch, a time step of a recurrence, handing H values
-// per step between blocks, arithmetic outside and inside the time loop, memory traffic, pointwise
-// work, recurrent weights read for every step, and the same where a core's cache does not hold them
-// (NodeWork in engine/graph/work.h). A message of S bytes takes latency + S / bandwidth, and keeps
-// its link from the next one for at least a gap.
+// A node of a graph (NodeWork in engine/graph/work.h) takes a time for each launch, for each of the
+// steps that wait for each other, for each operation, for each byte of its operands, and for each
+// byte that its steps read again; the sum of the five. A message of S bytes takes latency + S /
+// bandwidth, and keeps its link from the next one for at least a gap.
 //
-// Constants come from measuring this machine (engine/plan/machine/measure.h) or from presets.
-// Presets are derived from data sheets and published measurements; nothing predicted from them was
-// measured.
+// Rates are measured (engine/plan/measure.h), or those of a data sheet; nothing that is predicted
+// from these was measured.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +15,24 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/graph/work.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dtype.h"
 
 namespace rondo::plan {
 
-// Seconds per unit of each feature of a node's work.
-struct OpCost {
-  double call = 0, step = 0, exchange = 0, flop = 0, recurrent_flop = 0, byte = 0;
-  double cell = 0, weight_byte = 0, far_weight_byte = 0;
+// Seconds per unit of each part of a node's work.
+struct Rates {
+  double launch = 0, step = 0, operation = 0, byte = 0, step_byte = 0;
+  double seconds(const NodeWork& w) const {
+    return launch * w.launches + step * w.steps + operation * w.operations + byte * w.bytes +
+           step_byte * w.step_bytes;
+  }
 };
+
+// What work is like, for ops that nobody measured: "loop", whose steps read the same again;
+// "product", with operations but no steps; "other".
+const char* class_of(const NodeWork& work);
 
 struct DeviceModel {
   std::string name;
@@ -40,18 +42,16 @@ struct DeviceModel {
   // CPU ranks share the cores of their machine with each other and with the threads that prepare
   // batches; 0: devices share nothing.
   int cores = 0;
-  int threads = 1;         // of each rank
-  double cache_bytes = 0;  // of a core, for recurrent weights
-  // A GPU's multiprocessors are divided among time loops that keep theirs from the first step to
-  // the last and the kernels of NCCL's sums: of these by NCCL's own choice so many, and fewer sum
-  // at this bandwidth each. 0: sums run beside whatever is computed.
-  int multiprocessors = 0, sum_blocks = 0;
-  double sum_block_bandwidth = 0;
-  // By op of engine/ops, or "other", with the dtype behind it: "lstm/bf16".
-  std::map<std::string, OpCost> costs;
+  int threads = 1;  // of each rank
+  // By the name of an op or of a class, with the dtype behind it: "linear/bf16", "other/f32".
+  // Beside ops of graphs there are "load" (a batch, to where its graph reads it) and "optimizer".
+  std::map<std::string, Rates> rates;
 
-  // The entry of an op, or that of "other". Throws InputError when the model has neither.
-  const OpCost& cost_of(std::string_view op, DType dtype) const;
+  // At the op's rates, else at those of its class, else at those of "other". Throws InputError when
+  // there are none.
+  double seconds(std::string_view op, DType dtype, const NodeWork& work) const;
+  // To read or write so many arrays of so many weights.
+  double pass_seconds(int64_t weights, int arrays) const;
 };
 
 struct LinkModel {
@@ -83,17 +83,15 @@ struct Cluster {
   int per_node = 8;
 };
 
-// "h200". Throws InputError naming the presets there are.
+// "h200". Throws InputError for other names.
 DeviceModel device_preset(std::string_view name);
-std::vector<std::string> device_preset_names();
-// "pcie", "nvlink", "infiniband". The same.
+// "pcie", "nvlink", "infiniband", "infiniband8". Throws InputError naming those there are.
 LinkModel link_preset(std::string_view name);
-std::vector<std::string> link_preset_names();
 
 // A measured device and the link between its ranks, as JSON; a link alone is the same without the
 // device. The parsers want every field and no other, and throw InputError with the name of the
-// file, the line where it is no JSON or else the field, and what was expected. The constants of
-// rings may be left out.
+// file, the line where it is no JSON or else the field, and what was expected. What is of rings and
+// the gap may be left out.
 struct MachineFile {
   DeviceModel device;
   LinkModel link;
