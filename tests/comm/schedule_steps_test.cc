@@ -69,7 +69,7 @@ TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock
       }
     }
   }
-  CHECK(checked == 605);
+  CHECK(checked == 528);
 }
 
 TEST_CASE("Lists of shards that weave micro-batches are complete, ordered and free of deadlock") {
