@@ -67,6 +67,11 @@ class Maker {
   }
 
   void make_session() {
+    if (config_.parallel.micro_batches > 1) {
+      s_.messages.push_back(str("warning: parallel.micro_batches=", config_.parallel.micro_batches,
+                                " changes nothing without stages or shards; a batch in parts is ",
+                                "training.accumulation, with a smaller data.batch_frames"));
+    }
     o_.setup.together([&] {
       SessionOptions o = session_options_here();
       if (config_.parallel.shard_optimizer && o_.ranks.size() > 1) {

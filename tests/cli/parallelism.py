@@ -209,6 +209,12 @@ def test_devices_of_one_process():
             says="continuing after step 3,")
 
 
+def test_what_changes_nothing_is_told():
+    with corpus() as root:
+        run(*words("training.max_steps=1", "parallel.micro_batches=4"), "--replicas", 2, cwd=root,
+            says="warning: parallel.micro_batches=4 changes nothing without stages or shards")
+
+
 def test_what_cannot_be():
     with corpus() as root:
         def refused(*more, ranks=2, says):
