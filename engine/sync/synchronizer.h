@@ -13,11 +13,8 @@
 // How a new kind of parallelism plugs in: an implementation of this class, and a line in
 // engine/train/make_synchronizer.cc that makes it.
 //   * Ranks that divide batches say in share() which part is theirs.
-//   * Ranks that divide the frames (sequence) leave share() as it is, so that each gets every
-//     batch, and put their own passes in the place of Session::enqueue() in accumulate(). A grid of
-//     both kinds gives ranks in one column the same share().
-//   * Ranks that divide the model (pipeline) have no session, but parts of one
-//     (engine/sync/pipeline_synchronizer.h).
+//   * Ranks that divide the layers or the frames have no session, but parts of a model
+//     (engine/sync/pipeline_synchronizer.h). Those of one replica have the same share().
 //   * Ranks that need each other within a batch say so in interlocked().
 //   * Ranks on devices reduce in apply(); lag() says how far the device may run behind.
 //   * What is worth a look goes into log_values().
