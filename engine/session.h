@@ -1,4 +1,5 @@
-// A model ready to train and to run: graph, parameters, optimiser state, device and threads.
+// A model ready to train and to run: graph, parameters, optimiser state, device and threads. It is
+// the face of a RankModel, on a grid of one rank.
 //
 // The whole life of a custom model:
 //
@@ -98,7 +99,8 @@ void set_totals(StepResult& result, const LossTotals& totals);
 // What a batch with these losses adds to the totals.
 LossTotals totals_of(const BatchView& batch, std::span<const float> losses);
 
-class Sums;  // engine/reduce/sums.h
+class RankModel;  // engine/rank_model.h
+class Sums;       // engine/reduce/sums.h
 
 class Session {
  public:
@@ -180,6 +182,10 @@ class Session {
   };
   // Predicted for a capacity, without allocating anything.
   Memory predict_memory(const BatchCapacity& capacity) const;
+
+  // What does it all.
+  RankModel& rank_model();
+  const RankModel& rank_model() const;
 
  private:
   struct State;

@@ -9,10 +9,10 @@
 #include "engine/config/config.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
-#include "engine/parallel/rank_grid.h"
 #include "engine/plan/measure.h"
 #include "engine/plan/measure_links.h"
 #include "engine/plan/split.h"
+#include "engine/rank_grid.h"
 #include "engine/report/timeline.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/training_strategy.h"
@@ -261,7 +261,7 @@ plan::Split split_of(const Config& config, int devices) {
   s.micro_batches = std::max(1, p.micro_batches);
   if (!s.staged()) return s;
   s.schedule = p.schedule;
-  s.micro_batches = pipeline_settings(config).micro_batches;
+  s.micro_batches = split_settings(config).micro_batches;
   return s;
 }
 

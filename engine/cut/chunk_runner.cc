@@ -101,17 +101,4 @@ void ChunkRunner::backward(Border& border, StateGradients states) {
   read(backward_out_, border);
 }
 
-void ChunkRunner::append_floats(ValueId id, std::vector<float>& out) const {
-  const Value& value = chunk_.graph.value(id);
-  const auto n = static_cast<size_t>(plan().live_rows(value.shape) * value.shape.cols);
-  const size_t before = out.size();
-  out.resize(before + n);
-  if (value.dtype == DType::f32) return plan().read(id, out.data() + before, n * sizeof(float));
-  visit_floating(value.dtype, [&]<class T>(T) {
-    std::vector<T> stored(n);
-    plan().read(id, stored.data(), n * sizeof(T));
-    for (size_t i = 0; i < n; ++i) out[before + i] = static_cast<float>(stored[i]);
-  });
-}
-
 }  // namespace rondo

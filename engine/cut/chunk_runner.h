@@ -41,8 +41,6 @@ class ChunkRunner {
   // parameters. `border`, at the chunk's right, becomes the one at its left.
   void backward(Border& border, StateGradients states);
 
-  // Appends the rows of a kept value, as f32.
-  void append_floats(ValueId id, std::vector<float>& out) const;
   // The plan of the last forward().
   const Plan& plan() const { return plans_.latest(); }
   size_t arena_bytes() const { return plans_.largest().arena_bytes(); }

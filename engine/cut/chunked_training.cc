@@ -92,7 +92,7 @@ void ChunkedTraining::collect(bool leftmost) {
     runner_->plan().read(loss_, losses.data(), rows * sizeof(double));
   } else {
     std::vector<float> narrow;
-    runner_->append_floats(loss_, narrow);
+    runner_->plan().append_floats(loss_, narrow);
     losses.assign(narrow.begin(), narrow.end());
   }
   for (double loss : losses) count_loss(totals_, loss);

@@ -174,6 +174,29 @@ void Plan::run_backward() {
 
 int64_t Plan::live_rows(const Shape& s) const { return held_->batch.live_rows(s); }
 
+void append_floats(std::span<const std::byte> values, DType dtype, std::vector<float>& to) {
+  const size_t n = values.size() / size_of(dtype), at = to.size();
+  to.resize(at + n);
+  visit_floating(dtype, [&]<class T>(T) {
+    const T* const from = reinterpret_cast<const T*>(values.data());
+    std::transform(from, from + n, to.data() + at, [](T x) { return static_cast<float>(x); });
+  });
+}
+
+void Plan::append_floats(ValueId id, std::vector<float>& to) const {
+  const Value& value = graph_.value(id);
+  const auto n =
+      static_cast<size_t>(value.shape.planes * live_rows(value.shape) * value.shape.cols);
+  if (value.dtype != DType::f32) {
+    std::vector<std::byte> values(n * size_of(value.dtype));
+    read(id, values.data(), values.size());
+    return rondo::append_floats(values, value.dtype, to);
+  }
+  const size_t at = to.size();
+  to.resize(at + n);
+  read(id, to.data() + at, n * sizeof(float));
+}
+
 void Plan::read(ValueId id, void* to, size_t bytes) const {
   const TensorView v = view(id);
   const Value& value = graph_.value(id);

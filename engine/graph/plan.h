@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/graph/batch_memory.h"
@@ -17,6 +18,9 @@
 #include "engine/graph/rules.h"
 
 namespace rondo {
+
+// Appends values of a floating dtype as f32.
+void append_floats(std::span<const std::byte> values, DType dtype, std::vector<float>& to);
 
 class Plan final : public Binder {
  public:
@@ -51,6 +55,8 @@ class Plan final : public Binder {
 
   // Copies a value (its extent's rows only, all planes) to host memory and waits.
   void read(ValueId id, void* to, size_t bytes) const;
+  // Appends what read() copies as f32.
+  void append_floats(ValueId id, std::vector<float>& to) const;
   // Copies into a value; for stage boundaries and tests.
   void write(ValueId id, const void* from, size_t bytes);
   // Rows of the loaded batch on a value's axis.

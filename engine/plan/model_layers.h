@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "engine/parallel/placement.h"
+#include "engine/placement.h"
 #include "engine/plan/machine.h"
 #include "engine/session.h"
 #include "engine/update.h"

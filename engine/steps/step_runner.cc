@@ -127,7 +127,7 @@ void StepRunner::cut(const Graph& graph) {
   to_lower_ = crossing_values(graph, stage_, stage_ - 1);
   from_upper_ = crossing_values(graph, stage_ + 1, stage_);
   to_upper_ = crossing_values(graph, stage_, stage_ + 1);
-  forget_unread_inputs(graph_, stage_);
+  if (schedule().stages() > 1) forget_unread_inputs(graph_, stage_);
   // In the order in which they run, which is the one that memory is planned for.
   if (splits_backward(schedule())) {
     std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(),
@@ -156,8 +156,8 @@ void StepRunner::assign_slots() {
 void StepRunner::reserve(const BatchCapacity& capacity) {
   if (planned_ && capacity_.holds(capacity)) return;
   if (planned_) context_.stream->synchronize();  // the plans may be running
-  planned_ = false;                              // where there is not enough memory
-  capacity_ = BatchCapacity::merge(capacity_, capacity);
+  capacity_ = planned_ ? BatchCapacity::merge(capacity_, capacity) : capacity;
+  planned_ = false;  // where there is not enough memory
   passes_.clear();
   plans_.clear();
   for (int i = 0; i < slots_; ++i) {
@@ -243,10 +243,10 @@ void StepRunner::run(std::span<const BatchView> micro_batches, const StepHooks& 
   for (const BatchView& b : batches_) most = BatchCapacity::merge(most, b.extent());
   reserve(most);
   // All ranks' times have one zero then.
-  if (options_.timeline) group_->barrier().wait();
+  if (options_.timeline && group_) group_->barrier().wait();
   timeline_.start(actions().size());
   posted_ = 0;
-  computing_.clear();
+  computing_.assign(static_cast<size_t>(schedule().micro_batches), std::nullopt);
   try {
     run_steps(hooks);
   } catch (const std::exception& e) {
@@ -258,8 +258,16 @@ void StepRunner::run(std::span<const BatchView> micro_batches, const StepHooks& 
 void StepRunner::run_steps(const StepHooks& hooks) {
   if (traffic_) traffic_->begin_run();
   for (size_t i = 0; i < steps_.size(); ++i) {
+    const size_t end = end_of_stretch(i);
     if (traffic_) post_ahead(i);
-    perform(steps_[i], hooks);
+    if (end == i) {
+      perform(steps_[i], hooks);
+    } else if (!empty(steps_[i].action.micro_batch)) {
+      const Step both[] = {steps_[i], steps_[end]};
+      compute(both, hooks);
+    }
+    if (end != i && traffic_) post_ahead(end);
+    i = end;
     if (traffic_) traffic_->advance();
   }
   if (traffic_) traffic_->end_run();
@@ -293,8 +301,26 @@ void StepRunner::perform(const Step& step, const StepHooks& hooks) {
     case Step::Kind::nodes:
     case Step::Kind::offer:
     case Step::Kind::exchange:
-      return compute(step, hooks);
+      return compute({&step, 1}, hooks);
   }
+}
+
+// The place of the backward pass that makes one stretch with the forward pass at this place, over
+// receives, which may be posted later; or the same place.
+size_t StepRunner::end_of_stretch(size_t place) const {
+  const Step& forward = steps_[place];
+  if (shards_ || timeline_.records() || forward.kind != Step::Kind::nodes ||
+      forward.action.kind != Kind::forward) {
+    return place;
+  }
+  size_t end = place + 1;
+  while (end < steps_.size() && is_recv(steps_[end].action.kind)) ++end;
+  if (end == steps_.size()) return place;
+  const Step& next = steps_[end];
+  const bool joins = next.kind == Step::Kind::nodes && gives_gradient(next.action.kind) &&
+                     next.action.micro_batch == forward.action.micro_batch &&
+                     !reads_message(next.action.kind);
+  return joins ? end : place;
 }
 
 // Other ranks may wait for this one's states before they come to what it waits for.
@@ -310,39 +336,42 @@ void StepRunner::act(const Action& a) {
   }
 }
 
-// A part of a computation, perhaps all of it.
-void StepRunner::compute(const Step& step, const StepHooks& hooks) {
-  const Action& a = step.action;
-  if (!computing_.contains(a.micro_batch)) begin(a);
+// A part of a computation, or all of one or two.
+void StepRunner::compute(std::span<const Step> stretch, const StepHooks& hooks) {
+  const Step& step = stretch.front();
+  const Action &first = step.action, &last = stretch.back().action;
+  if (!computing_.at(static_cast<size_t>(first.micro_batch))) begin(first);
   NodeDone done;
-  const bool last = a.micro_batch == schedule().micro_batches - 1 && a.kind != Kind::forward;
-  if (last && hooks.after_node && !schedule_.woven) {
-    done = hooks.after_node;
-  }
+  const bool told = last.micro_batch == schedule().micro_batches - 1 && last.kind != Kind::forward;
+  if (told && hooks.after_node && !schedule_.woven) done = hooks.after_node;
   if (step.kind != Step::Kind::nodes) return exchange(step, done);
-  run_nodes(step, done);
-  if (step.exchange == Step::no_exchange) end(a, hooks);
+  run_nodes(stretch, hooks, done);
+  if (step.exchange == Step::no_exchange) end(stretch, hooks);
 }
 
 void StepRunner::begin(const Action& a) {
   if (a.kind == Kind::forward) load(a);
   receive_inputs(a);
   const size_t place = timeline_.add(a);
-  computing_[a.micro_batch] = place;
+  computing_.at(static_cast<size_t>(a.micro_batch)) = place;
   note_time(place, false);
 }
 
-void StepRunner::end(const Action& a, const StepHooks& hooks) {
-  if (waits_for_computations_) context_.stream->synchronize();
-  const auto found = computing_.find(a.micro_batch);
-  note_time(found->second, true);
-  computing_.erase(found);
+// Whether the losses are there after this computation.
+bool StepRunner::makes_losses(Kind kind) const {
+  if (stage_ != schedule().stages() - 1) return false;
   // CTC's comes with beta, from the right.
   const bool in_backward = shards_ && shards_->chunk().ctc_grad != no_node;
-  const bool has_losses = in_backward ? gives_gradient(a.kind) : a.kind == Kind::forward;
-  if (has_losses && stage_ == schedule().stages() - 1 && hooks.after_loss) {
-    hooks.after_loss(a.micro_batch, plan_of(a));
-  }
+  return in_backward ? gives_gradient(kind) : kind == Kind::forward;
+}
+
+void StepRunner::end(std::span<const Step> stretch, const StepHooks& hooks) {
+  if (waits_for_computations_) context_.stream->synchronize();
+  const Action& a = stretch.front().action;
+  auto& place = computing_.at(static_cast<size_t>(a.micro_batch));
+  note_time(place.value(), true);
+  place.reset();
+  if (makes_losses(a.kind) && hooks.after_loss) hooks.after_loss(a.micro_batch, plan_of(a));
 }
 
 // When the stream comes here.
@@ -388,35 +417,54 @@ std::pair<size_t, size_t> StepRunner::nodes_of(const Step& step) const {
   return {first, end};
 }
 
-void StepRunner::run_nodes(const Step& step, const NodeDone& done) {
+void StepRunner::run_range(const Step& step, const NodeDone& done) {
+  const auto [first, end] = nodes_of(step);
+  Plan& plan = plan_of(step.action);
+  for (size_t i = first; i < end; ++i) {
+    const Node& node = graph_.nodes[i];
+    if (node.stage != stage_ || !runs(step.action.kind, node.phase)) continue;
+    if (!shards_ || !shards_->is_duplicate(node)) plan.run_node(i);
+    if (done) done(i);
+  }
+}
+
+void StepRunner::run_nodes(std::span<const Step> stretch, const StepHooks& hooks,
+                           const NodeDone& done) {
+  const Step& step = stretch.front();
   const Action& a = step.action;
+  const bool whole_computation = step.exchange == Step::no_exchange;
   const auto range = nodes_of(step);
-  if (range.first == range.second) return;
+  if (range.first == range.second && stretch.size() == 1) return;
   const double began = shards_ ? shards_->seconds() : 0;
   Plan& plan = plan_of(a);
   const auto pass = [&] {
-    for (size_t i = range.first; i < range.second; ++i) {
-      const Node& node = graph_.nodes[i];
-      if (node.stage != stage_ || !runs(a.kind, node.phase)) continue;
-      if (!shards_ || !shards_->is_duplicate(node)) plan.run_node(i);
-      if (done) done(i);
+    if (hooks.before && a.kind == Kind::forward) hooks.before();
+    for (const Step& part : stretch) {
+      run_range(part, part.action.kind == Kind::forward ? NodeDone() : done);
     }
+    if (hooks.with_loss && whole_computation && makes_losses(a.kind)) {
+      hooks.with_loss(a.micro_batch, plan);
+    }
+    if (hooks.after && stretch.back().action.kind != Kind::forward) hooks.after();
   };
-  if (done) {
+  if (done && !hooks.recording) {
     pass();  // which is not the same every time
   } else {
-    // Behind the exchanges' own.
-    const size_t place =
-        step.exchange == Step::no_exchange ? exchanges_.size() : static_cast<size_t>(step.exchange);
-    const size_t part = static_cast<size_t>(a.kind) * (exchanges_.size() + 1) + place;
+    // By kind, or of two kinds together; behind the exchanges' own.
+    const size_t kinds = static_cast<size_t>(Kind::weight_backward) + 2;
+    const size_t places = exchanges_.size() + 1;
+    const size_t kind = stretch.size() > 1 ? kinds - 1 : static_cast<size_t>(a.kind);
+    const size_t place = whole_computation ? exchanges_.size() : static_cast<size_t>(step.exchange);
+    const size_t part = (hooks.recording.value_or(0) * kinds + kind) * places + place;
     plan.run_recorded((shards_ ? shards_->recorded_parts() : 0) + part, pass);
   }
   if (!shards_) return;
   shards_->post_leaving(SequenceShards::Leaving::arrived);
   if (!schedule_.woven) return;
-  const bool behind = step.exchange == Step::no_exchange;
   const int layer =
-      behind ? 0 : shards_->exchanges()[exchanges_[static_cast<size_t>(step.exchange)]].stage;
+      whole_computation
+          ? 0
+          : shards_->exchanges()[exchanges_[static_cast<size_t>(step.exchange)]].stage;
   shards_->note(a.kind, layer, a.micro_batch, -1, began);
 }
 

@@ -17,15 +17,18 @@
 // On devices all of that is queued: messages go from device to device over StageLinks, on streams
 // of their own that events order with the computations, and the host waits at the end of a run.
 // Where there are no links they go by way of host memory, and the host waits for every computation.
-// Nodes between two messages are a recording, one launch from the third time on; not where somebody
-// is told of its nodes, which is the last backward pass of a batch whose gradients are summed over
-// replicas meanwhile, nor where weight gradients are made weight by weight. One thread at a time.
-// Throws CommError when a rank is gone or late; then the device may still be computing garbage.
+// Nodes between two messages are a stretch, and that is a recording, one launch from the third time
+// on: a whole update's passes where there are no messages, and a micro-batch's forward and backward
+// pass on the last stage. Not where somebody is told of its nodes, which is the last backward pass
+// of a batch whose gradients are summed over replicas meanwhile (but see StepHooks::recording), nor
+// where weight gradients are made weight by weight. One thread at a time. Throws CommError when a
+// rank is gone or late; then the device may still be computing garbage.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,13 +50,23 @@ struct PipelineOptions {
   bool timeline = false;  // whether runs are recorded
 };
 
+// What a run calls. What it calls with nodes is one recording with them, if it enqueues the same
+// every time (`recording`).
 struct StepHooks {
-  // The last stage has computed its losses, or on devices queued that: after its forward pass, or
-  // where shards need beta for them after its (input) backward pass.
+  // In front of the first nodes of a run, and behind the last ones; where the runner has all of the
+  // model and whole sequences.
+  std::function<void()> before = {}, after = {};
+  // With the nodes of a micro-batch, behind those that make the last stage's losses: its forward
+  // pass, or where shards need beta for them its (input) backward pass.
+  std::function<void(int micro_batch, const Plan& plan)> with_loss = {};
+  // When these have run, or been queued; never a part of a recording.
   std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
   // A node of the last micro-batch's backward has run, or been queued. Where micro-batches are
   // woven: one that makes weight gradients, for all of them.
   std::function<void(size_t node)> after_node = {};
+  // What runs of this number enqueue is the same every time, after_node with it; without a number
+  // nodes that somebody is told of are not recorded.
+  std::optional<size_t> recording = {};
 };
 
 // How a runner's stage shares each sequence with the ranks beside them.
@@ -88,6 +101,8 @@ class StepRunner {
   // the schedule has beyond those that are given.
   void run(std::span<const BatchView> micro_batches, const StepHooks& hooks = {});
 
+  // The plan for a micro-batch of this extent, which is reserve()d, for who runs it by himself.
+  Plan& plan_for(const BatchCapacity& extent) { return plans_.at(0).plan_for(extent); }
   const PipelineSchedule& schedule() const { return schedule_.schedule; }
   int stage() const { return stage_; }
   // The graph that the stage's plans run: after_node's indices count its nodes.
@@ -126,11 +141,14 @@ class StepRunner {
   void post_ahead(size_t step);
   void perform(const Step& step, const StepHooks& hooks);
   void act(const Action& action);
-  void compute(const Step& step, const StepHooks& hooks);
+  size_t end_of_stretch(size_t place) const;
+  void compute(std::span<const Step> stretch, const StepHooks& hooks);
   void begin(const Action& action);
-  void end(const Action& action, const StepHooks& hooks);
+  void end(std::span<const Step> stretch, const StepHooks& hooks);
+  bool makes_losses(ActionKind kind) const;
   void load(const Action& action);
-  void run_nodes(const Step& step, const NodeDone& done);
+  void run_nodes(std::span<const Step> stretch, const StepHooks& hooks, const NodeDone& done);
+  void run_range(const Step& step, const NodeDone& done);
   std::pair<size_t, size_t> nodes_of(const Step& step) const;
   void exchange(const Step& step, const NodeDone& done);
   void run_weights(const StepHooks& hooks);
@@ -163,7 +181,8 @@ class StepRunner {
   std::vector<BatchView::Input> inputs_;  // that the stage reads
   std::vector<size_t> recvs_;             // places of this rank's recvs in steps_
   size_t posted_ = 0;                     // of them
-  std::map<int, size_t> computing_;       // by micro-batch: place in the timeline
+  // By micro-batch: the place in the timeline of what is computed for it, if that is so.
+  std::vector<std::optional<size_t>> computing_;
   RunTimeline timeline_;
   bool waits_for_computations_ = true;
   std::unique_ptr<StageTraffic> traffic_;

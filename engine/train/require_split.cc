@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/cut/sequence_cut.h"
-#include "engine/parallel/rank_grid.h"
+#include "engine/rank_grid.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

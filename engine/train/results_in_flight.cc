@@ -3,10 +3,9 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/sync/synchronizer.h"
+#include "engine/rank_model.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/evaluation.h"
-#include "engine/train/state/trained_model.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -15,7 +14,7 @@ void ResultsInFlight::settle(size_t left) {
   while (in_flight_.size() > left) {
     const Expected item = std::move(in_flight_.front());
     in_flight_.pop_front();
-    const StepResult& r = sync_.collect();
+    const StepResult& r = model_.collect();
     if (item.is_update) {
       note_update(item, r);
       since_update_.clear();

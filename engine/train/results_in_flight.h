@@ -16,15 +16,14 @@
 
 namespace rondo {
 
-class Synchronizer;
-class TrainedModel;
+class RankModel;
 
 class ResultsInFlight {
  public:
   // All are borrowed; the counts go into setup.state.
-  ResultsInFlight(const Config& config, TrainingSetup& setup, Synchronizer& synchronizer,
-                  TrainedModel& model, TrainingReport& report)
-      : config_(config), setup_(setup), sync_(synchronizer), model_(model), report_(report) {}
+  ResultsInFlight(const Config& config, TrainingSetup& setup, RankModel& model,
+                  TrainingReport& report)
+      : config_(config), setup_(setup), model_(model), report_(report) {}
 
   // When training began, by now_seconds(), less what the runs before took.
   void start(double started, int64_t expected_steps) {
@@ -40,8 +39,8 @@ class ResultsInFlight {
   void expect_update(int64_t step, double rate, double epoch, StepTimes times) {
     in_flight_.push_back({true, {}, step, rate, epoch, std::move(times)});
   }
-  // Reads results until those of `left` batches and updates remain. Throws what the synchronizer
-  // throws.
+  // Reads results until those of `left` batches and updates remain. Throws what
+  // RankModel::collect() throws.
   void settle(size_t left);
 
   // Why training cannot go on: gradients that are not finite, more often than training.non_finite
@@ -62,8 +61,7 @@ class ResultsInFlight {
 
   const Config& config_;
   TrainingSetup& setup_;
-  Synchronizer& sync_;
-  TrainedModel& model_;
+  RankModel& model_;
   TrainingReport& report_;
   double started_ = 0;
   int64_t expected_steps_ = 0;

@@ -25,10 +25,16 @@ ErrorRates rates_of(const Evaluation& e, Task task) {
 }  // namespace
 
 RunKeeper::RunKeeper(const Ranks& ranks, const Config& config, const TrainerOptions& options,
-                     CheckpointStore* store, TrainingSetup& setup, TrainedModel& model,
+                     CheckpointStore* store, TrainingSetup& setup, RankModel& model,
                      TrainingReport& report)
-    : config_(config), options_(options), store_(store), s_(setup), model_(model), report_(report) {
-  if (!model.part()) return;
+    : config_(config),
+      options_(options),
+      store_(store),
+      s_(setup),
+      model_(model),
+      evaluated_(model),
+      report_(report) {
+  if (model.schedule().stages() == 1) return;
   const std::string objection = why_not_shared(ranks, config.training.checkpoint_dir);
   stages_write_ = objection.empty();
   if (stages_write_) return;
@@ -40,9 +46,9 @@ RunKeeper::RunKeeper(const Ranks& ranks, const Config& config, const TrainerOpti
 
 Evaluation RunKeeper::evaluate_on(const Ranks& ranks, const ManifestDataset& data,
                                   std::vector<SampleHypothesis>* samples) {
-  return evaluate_together(model_.sharers(ranks), model_.evaluated(), data, config_,
-                           s_.alphabet.get(), samples,
-                           [this] { return model_.any(options_.stop && options_.stop()); });
+  return evaluate_together(model_.sharers(ranks), evaluated_, data, config_, s_.alphabet.get(),
+                           samples,
+                           [this] { return model_.any_stage(options_.stop && options_.stop()); });
 }
 
 std::string RunKeeper::best_model() const {
@@ -53,8 +59,10 @@ void RunKeeper::save_best(const Ranks& ranks, const Score& score, int64_t averag
   ModelDescription description = s_.description;
   description.origin = {options_.version,   s_.state.step, score.metric,
                         s_.state.chosen_by, averaged,      score.loss};
-  model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
-    save_model(best_model(), weights, description);
+  ranks.together([&] {
+    model_.stream_weights([&](std::span<const TensorToWrite> weights) {
+      save_model(best_model(), weights, description);
+    });
   });
 }
 
@@ -102,18 +110,20 @@ bool RunKeeper::is_saved(int64_t step, std::optional<Score> score) const {
 
 void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<Score> score) {
   if (stages_write_) {
-    save_stages(ranks, config_.training.checkpoint_dir, store_, *model_.part(), s_.description,
+    save_stages(ranks, config_.training.checkpoint_dir, store_, model_.part(), s_.description,
                 state, score);
   } else {
     std::vector<TensorToWrite> slots;
-    for (const auto& slot : model_.gather_state(ranks)) {
+    for (const auto& slot : model_.gather_state()) {
       slots.push_back(tensor_to_write(slot.name, slot.view, *model_.context().device));
     }
-    model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
-      if (options_.kept && is_saved(state.step, score)) return;
-      CheckpointWriter writer = store_->begin();
-      write_training_checkpoint(writer, weights, slots, s_.description, state);
-      writer.commit(state.step, score);
+    ranks.together([&] {
+      model_.stream_weights([&](std::span<const TensorToWrite> weights) {
+        if (options_.kept && is_saved(state.step, score)) return;
+        CheckpointWriter writer = store_->begin();
+        write_training_checkpoint(writer, weights, slots, s_.description, state);
+        writer.commit(state.step, score);
+      });
     });
   }
   if (store_) report_.warnings(store_->take_warnings());
@@ -131,7 +141,7 @@ bool RunKeeper::test(const Ranks& ranks) {
                         {options_.audio, options_.images},
                         {s_.alphabet.get(), s_.description.classes});
   });
-  model_.set_weights(ranks, best ? weights_of(*best) : ReadEntry());
+  model_.set("", best ? weights_of(*best) : ReadEntry());
   best.reset();
   if (config_.features.cmvn == Cmvn::global) {
     data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
@@ -166,9 +176,8 @@ bool RunKeeper::average(const Ranks& ranks, Score& kept) {
   });
   ranks.sum({&averaged, 1});
   if (averaged < 2) return true;
-  model_.set_weights(ranks, [&](const Parameters::Entry& entry, std::span<float> into) {
-    mean->read(entry, into);
-  });
+  model_.set(
+      "", [&](const Parameters::Entry& entry, std::span<float> into) { mean->read(entry, into); });
   const Evaluation e = evaluate_on(ranks, *s_.dev, nullptr);
   if (e.stopped) return false;
   const Score score = e.score(s_.state.chosen_by);

@@ -8,7 +8,7 @@
 #include "engine/io/checkpoint.h"
 #include "engine/reduce/ranks.h"
 #include "engine/train/recognition/evaluation.h"
-#include "engine/train/state/trained_model.h"
+#include "engine/train/state/read_weights.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "engine/train/training_setup.h"
@@ -23,8 +23,7 @@ class RunKeeper {
   // The stages of a pipeline write their own parts of checkpoints where all ranks see the
   // directory; where they do not, rank 0 writes them all, and the report says so.
   RunKeeper(const Ranks& ranks, const Config& config, const TrainerOptions& options,
-            CheckpointStore* store, TrainingSetup& setup, TrainedModel& model,
-            TrainingReport& report);
+            CheckpointStore* store, TrainingSetup& setup, RankModel& model, TrainingReport& report);
 
   // Nothing from validate(), and false from finish() and test(): a signal asked a rank to stop
   // before all were through. All ranks get the same answer; the next run does what is left, from
@@ -58,7 +57,8 @@ class RunKeeper {
   const TrainerOptions& options_;
   CheckpointStore* const store_;
   TrainingSetup& s_;
-  TrainedModel& model_;
+  RankModel& model_;
+  SingleModel evaluated_;
   TrainingReport& report_;
   bool stages_write_ = false;
   bool averaged_ = false;  // weights and their average are exchanged

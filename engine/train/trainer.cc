@@ -9,8 +9,8 @@
 
 #include "engine/data/features/files.h"
 #include "engine/io/file.h"
-#include "engine/sync/same_batches.h"
-#include "engine/sync/stop_patience.h"
+#include "engine/parallel/same_batches.h"
+#include "engine/parallel/stop_patience.h"
 #include "engine/train/combinations.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/results_in_flight.h"
@@ -59,13 +59,13 @@ class Trainer {
     s_ = set_up_training(setup, config_, options_, *report_);
     if (store_) store_->set_best_after(s_.state.chosen_by_since);
     votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
-    strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size()}, s_);
-    sync_ = strategy_.sync.get();
+    strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size(), lasting_votes}, s_);
     model_ = strategy_.model.get();
-    if (options_.stop_pending && ranks_.size() > 1 && !sync_->independent()) watch_stops();
+    async_ = strategy_.async.get();
+    if (options_.stop_pending && ranks_.size() > 1 && !async_) watch_stops();
     keeper_ =
         std::make_unique<RunKeeper>(setup, config_, options_, store_.get(), s_, *model_, *report_);
-    results_ = std::make_unique<ResultsInFlight>(config_, s_, *sync_, *model_, *report_);
+    results_ = std::make_unique<ResultsInFlight>(config_, s_, *model_, *report_);
     restore_training(setup, config_, s_, *model_, *report_);
     ranks_.at_first([&] {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
@@ -75,8 +75,8 @@ class Trainer {
     if (progress_.from_memory()) {
       report_->regrouped(s_.state, *options_.kept, progress_.next() == NextAct::validation);
     } else {
-      report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
-                     s_.state, s_.resumed);
+      report_->begin(model_->weights(), model_->describe(), *s_.train, s_.dev.get(), s_.state,
+                     s_.resumed);
     }
     if (!options_.note.empty()) report_->message(options_.note);
     for (const std::string& text : strategy_.messages) report_->message(text);
@@ -122,7 +122,7 @@ class Trainer {
     const double began = now_seconds();
     started_ = began - s_.state.seconds;
     last_checkpoint_ = began;
-    TrainingBatches batches(config_, *s_.train, sync_->share(), model_->trainable());
+    TrainingBatches batches(config_, *s_.train, share(), model_->weights());
     ranks_.together([&] { plan(batches); });
     results_->start(started_, schedule_.expected_steps());
     vote();
@@ -137,8 +137,8 @@ class Trainer {
     } else if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) {
       validate(ranks_);
     }
-    // What independent ranks can do alone, the first of them does.
-    const bool apart = sync_->independent();
+    // What ranks out of step can do alone, the first of them does.
+    const bool apart = async_ != nullptr;
     const bool keeps = !apart || ranks_.first();
     bool done = finished();
     const bool at_all = !done;
@@ -198,7 +198,7 @@ class Trainer {
   void keep() {
     if (progress_.has_kept()) return;
     keeper_->break_off();
-    progress_.keep(s_.state, s_.description, strategy_.session->parameters().weights(),
+    progress_.keep(s_.state, s_.description, model_->parameters().weights(),
                    model_->optimizer().state(), ranks_.size());
   }
 
@@ -228,8 +228,8 @@ class Trainer {
   void plan(TrainingBatches& batches) {
     const BatchCapacity capacity = batches.largest(3);
     if (capacity.packed.sequences > 0) {
-      sync_->reserve(capacity);
-      report_->memory(s_.state, sync_->activation_bytes(capacity));
+      model_->reserve(capacity);
+      report_->memory(s_.state, model_->memory().activations);
     }
     begin_schedule(batches.updates_per_epoch());
     const int64_t warmup = config_.schedule.warmup_steps;
@@ -278,16 +278,14 @@ class Trainer {
       accumulate(batches, extent.batches);
       note_computed(now_seconds() - began);
       vote();
-      Synchronizer::Votes u{failure_ != nullptr, votes_, lasting_votes};
-      const bool applied = sync_->apply(u);
+      const bool applied = apply();
       advance(extent);
       if (applied) {
         results_->expect_update(s_.state.step, rate, extent.epoch, times(batches));
       }
-      results_->settle(sync_->lag());
+      results_->settle(lag());
       if (trouble()) failure_ = std::make_exception_ptr(InputError(*trouble()));
-      u.failed = failure_ != nullptr;
-      sync_->meet(u);
+      if (async_) async_->meet({failure_ != nullptr, votes_});
       note_votes();
     } catch (const UpdateWithdrawn&) {
       give_up();
@@ -296,9 +294,26 @@ class Trainer {
     return extent.epoch_ends;
   }
 
+  DataShare share() const { return async_ ? async_->share() : model_->share(); }
+  size_t lag() const { return async_ ? 0 : model_->lag(); }
+
+  // The gradients become an update; false when ranks out of step have nothing to apply. Votes
+  // travel with the sums of whole models.
+  bool apply() {
+    const Votes votes{failure_ != nullptr, votes_};
+    if (async_) return async_->enqueue_update(votes);
+    if (model_->whole() && ranks_.size() > 1) {
+      model_->enqueue_update(votes);
+    } else {
+      model_->enqueue_update({votes.failed, {}});
+      ranks_.sum(votes_);
+    }
+    return true;
+  }
+
   // What this rank needed for its share; of a device that works on its own, as far as it has come.
   void note_computed(double seconds_of_host) {
-    const double on_device = sync_->times().computed;
+    const double on_device = model_->communication().computed;
     computed_ += on_device > 0 ? on_device - device_seconds_ : seconds_of_host;
     device_seconds_ = on_device;
   }
@@ -308,14 +323,22 @@ class Trainer {
     for (int i = 0; i < count && !failure_; ++i) {
       const bool last = i + 1 == count;
       attempt([&] { draw(batches); });
-      sync_->begin_batch(shards_, failure_ == nullptr);
+      // Ranks with stages and shards wait for each other within a batch: one that has not got its
+      // data must not leave the others waiting, and one that fails there must end.
+      if (!model_->whole() && is_any(failure_ != nullptr)) throw UpdateWithdrawn();
       if (failure_) return;
-      if (sync_->interlocked()) {
-        pass(last);
-      } else {
+      if (model_->whole()) {
         attempt([&] { pass(last); });
+      } else {
+        pass(last);
       }
     }
+  }
+
+  bool is_any(bool here) const {
+    double wanted = here ? 1 : 0;
+    ranks_.sum({&wanted, 1});
+    return wanted > 0;
   }
 
   void attempt(const std::function<void()>& action) {
@@ -329,8 +352,7 @@ class Trainer {
   }
 
   void draw(TrainingBatches& batches) {
-    const ShardRange own = sync_->share().own;
-    const auto n = static_cast<size_t>(own.end - own.begin);
+    const auto n = static_cast<size_t>(share().own.size());
     shards_.clear();
     hosts_.resize(n);
     inputs_.resize(n);
@@ -343,21 +365,26 @@ class Trainer {
 
   // Forward and backward of a batch; `last`: of the update.
   void pass(bool last) {
-    const ShardRange own = sync_->share().own;
-    for (size_t i = 0; i < shards_.size(); ++i) {
-      sync_->accumulate(shards_[i], own.begin + static_cast<int>(i), last);
-      results_->expect_batch(hosts_[i].utterances);
-      // After the last, apply() follows: a whole update may be on its way by then.
-      if (!last || i + 1 < shards_.size()) results_->settle(sync_->lag());
+    if (async_) {
+      async_->enqueue(shards_);
+    } else {
+      model_->enqueue(shards_, last);
     }
+    std::vector<int64_t> utterances;
+    for (const HostBatch& host : hosts_) {
+      utterances.insert(utterances.end(), host.utterances.begin(), host.utterances.end());
+    }
+    results_->expect_batch(std::move(utterances));
+    // After the last, apply() follows: a whole update may be on its way by then.
+    if (!last) results_->settle(lag());
   }
 
   StepTimes times(const TrainingBatches& batches) {
     StepTimes t;
     t.waited_for_input = batches.wait_seconds();
     t.rank_seconds = std::exchange(rank_seconds_, {});
-    t.communication = sync_->times();
-    t.more = sync_->log_values();
+    t.communication = model_->communication();
+    if (async_) t.more = async_->log_values();
     return t;
   }
 
@@ -371,7 +398,7 @@ class Trainer {
 
   void note_votes() {
     computed_ = 0;
-    if (sync_->independent()) {
+    if (async_) {
       passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
     } else {
       same_batches_.require(ranks_, votes_on_batches(), s_.state.step);
@@ -379,11 +406,11 @@ class Trainer {
     }
   }
 
-  // The end of training for independent ranks: the mean of their weights is one more candidate.
+  // The end of training for ranks out of step: the mean of their weights is one more candidate.
   void come_together() {
     vote();
     try {
-      sync_->finish({false, votes_, lasting_votes});
+      async_->finish({false, votes_});
     } catch (const UpdateWithdrawn&) {
       failure_ = nullptr;
       give_up();
@@ -400,13 +427,13 @@ class Trainer {
     }
   }
 
-  // A checkpoint of independent ranks stands for the slowest one: nothing will be left out when the
+  // A checkpoint of ranks out of step stands for the slowest one: nothing will be left out when the
   // run goes on, but what the others did beyond that comes again.
   TrainingState to_save() {
     TrainingState state = s_.state;
     state.optimizer_steps = model_->optimizer().steps();
-    if (!sync_->independent()) return state;
-    for (; passed_updates_ < sync_->slowest_updates() && passed_.size() > 1; ++passed_updates_) {
+    if (!async_) return state;
+    for (; passed_updates_ < async_->slowest_updates() && passed_.size() > 1; ++passed_updates_) {
       passed_.pop_front();
     }
     state.epoch = passed_.front().epoch;
@@ -416,7 +443,7 @@ class Trainer {
 
   // Data that turn out to be bad must not cost the updates made before.
   [[noreturn]] void give_up() {
-    if (s_.state.step > 0 || sync_->independent()) save(ranks_);
+    if (s_.state.step > 0 || async_) save(ranks_);
     ranks_.together([&] {
       if (failure_) std::rethrow_exception(failure_);
     });
@@ -491,15 +518,15 @@ class Trainer {
   std::unique_ptr<TrainingReport> report_;
   TrainingSetup s_;
   TrainingStrategy strategy_;
-  Synchronizer* sync_ = nullptr;   // the strategy's
-  TrainedModel* model_ = nullptr;  // the strategy's
+  RankModel* model_ = nullptr;   // the strategy's
+  AsyncRanks* async_ = nullptr;  // likewise; nullptr: ranks update together
   std::unique_ptr<RunKeeper> keeper_;
   std::unique_ptr<ResultsInFlight> results_;
   std::vector<double> votes_;  // of all ranks, as of the last update
   SameBatches same_batches_;
   ElasticProgress progress_;
   const Ranks alone_;  // this one
-  // Independent ranks keep the position after so many updates, and those after the updates since.
+  // Ranks out of step keep the position after so many updates, and those after the updates since.
   std::deque<BatchPosition> passed_;
   int64_t passed_updates_ = 0;
   std::vector<double> rank_seconds_;  // of the last meeting, not reported yet

@@ -7,7 +7,7 @@
 #include "engine/data/batch.h"
 #include "engine/data/dataset.h"
 #include "engine/graph/rules.h"
-#include "engine/sync/synchronizer.h"
+#include "engine/rank_model.h"
 
 namespace rondo {
 

@@ -315,7 +315,7 @@ void TrainingReport::log_step(const TrainingState& state, const StepResult& r, d
       fields.push_back({"slowest_compute_seconds", *slowest});
     }
   }
-  for (const LogValue& v : times.more) fields.push_back({v.name, v.value});
+  for (const auto& [name, value] : times.more) fields.push_back({name, value});
   log(fields);
   if (!tensorboard_) return;
   tensorboard_->scalar("loss/train", state.step, static_cast<float>(loss));

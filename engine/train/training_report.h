@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "engine/config/config.h"
+#include "engine/parallel/slow_ranks.h"
 #include "engine/reduce/ranks.h"
+#include "engine/reduce/sums.h"
 #include "engine/report/jsonl.h"
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
-#include "engine/sync/slow_ranks.h"
-#include "engine/sync/synchronizer.h"
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/state/kept_run.h"
 #include "engine/train/state/training_state.h"
@@ -36,7 +36,7 @@ struct StepTimes {
   std::vector<double> rank_seconds;  // by rank: of forward and backward passes before the ranks'
                                      // last meeting; empty if they have not met since
   Sums::Times communication;         // so far
-  std::vector<LogValue> more;        // for the log
+  std::vector<std::pair<const char*, double>> more;  // for the log
 };
 
 // Rank 0 reports to the terminal and to everything else; the other ranks write what they see into

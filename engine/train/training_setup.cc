@@ -482,7 +482,7 @@ OutputRows rows_from(const SafetensorsFile& file, const Config& config,
 
 // The shapes must be those of this model, but for outputs that are others.
 ForeignWeights foreign_weights(const Config& config, const ModelDescription& description,
-                               const TrainedModel& model, TrainingReport& report) {
+                               const RankModel& model, TrainingReport& report) {
   std::vector<std::string> warnings;
   ForeignWeights foreign{open_model(config.training.init_from, &warnings), {}};
   report.warnings(warnings);
@@ -543,7 +543,7 @@ void open_data_early(const Config& config, const TrainerOptions& options) {
 }
 
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
-                      TrainedModel& model, TrainingReport& report) {
+                      RankModel& model, TrainingReport& report) {
   std::optional<StoredState> stored;
   std::optional<ForeignWeights> foreign;
   ranks.at_first([&] {
@@ -559,19 +559,21 @@ void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& s
     }
   });
   if (setup.resumed || !config.training.init_from.empty()) {
-    model.set_weights(ranks, stored       ? weights_of(stored->weights())
-                             : setup.kept ? weights_of(*setup.kept)
-                             : foreign
-                                 ? weights_of(foreign->file, foreign->rows, config.training.seed)
-                                 : ReadEntry());
+    model.set("", stored       ? weights_of(stored->weights())
+                  : setup.kept ? weights_of(*setup.kept)
+                  : foreign    ? weights_of(foreign->file, foreign->rows, config.training.seed)
+                               : ReadEntry());
   } else {
-    model.share_weights(ranks);
+    model.share_weights();
   }
-  if (setup.resumed) model.set_steps(setup.state.step, setup.state.optimizer_steps);
+  if (setup.resumed) {
+    model.set_step(setup.state.step);
+    model.optimizer().set_steps(setup.state.optimizer_steps);
+  }
   if (setup.kept) {
-    model.restore(ranks, KeptSlots(*setup.kept));
-  } else {
-    model.restore(ranks, StoredSlots(stored ? &*stored : nullptr, setup.resumed, model));
+    restore_state(model, ranks, *setup.kept);
+  } else if (setup.resumed) {
+    restore_state(model, ranks, stored ? &*stored : nullptr);
   }
   setup.checkpoint.reset();
   setup.kept = nullptr;

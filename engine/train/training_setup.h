@@ -10,7 +10,7 @@
 #include "engine/reduce/ranks.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/state/kept_run.h"
-#include "engine/train/state/trained_model.h"
+#include "engine/train/state/read_weights.h"
 #include "engine/train/state/training_state.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
@@ -56,6 +56,6 @@ void open_data_early(const Config& config, const TrainerOptions& options);
 // ranks; without one, as they are on rank 0, or as training.init_from says. Called by all ranks,
 // once; closes the checkpoint.
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
-                      TrainedModel& model, TrainingReport& report);
+                      RankModel& model, TrainingReport& report);
 
 }  // namespace rondo

@@ -4,23 +4,24 @@
 
 #include "engine/io/file.h"
 #include "engine/report/timeline.h"
-#include "engine/sync/pipeline_synchronizer.h"
-#include "engine/train/make_synchronizer.h"
 #include "engine/train/require_split.h"
 #include "engine/train/training_batches.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 
-PipelineSettings pipeline_settings(const Config& config) {
+SplitSettings split_settings(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  PipelineSettings s;
+  SplitSettings s;
   s.schedule = p.schedule;
-  s.micro_batches = p.micro_batches > 0 ? p.micro_batches : p.pipeline > 1 ? 2 * p.pipeline : 1;
+  if (wants_pipeline(config)) {
+    s.micro_batches = p.micro_batches > 0 ? p.micro_batches : p.pipeline > 1 ? 2 * p.pipeline : 1;
+  }
   s.placement = p.placement;
   s.stage_memory = static_cast<size_t>(p.stage_memory_mb) * 1024 * 1024;
   s.bucket_bytes = p.bucket_kb * 1024;
   s.shard_optimizer = p.shard_optimizer;
+  if (p.deterministic == Deterministic::world_invariant) s.tree_shards = p.virtual_shards;
   s.options.wire = p.wire == DType::bf16 ? Wire::bf16 : Wire::exact;
   s.options.timeout = std::chrono::duration_cast<CommClock::duration>(
       std::chrono::duration<double>(p.timeout_seconds));
@@ -44,14 +45,33 @@ class Maker {
       : o_(options), config_(options.config), setup_(setup) {}
 
   TrainingStrategy make() {
-    // Pipelines record what they do; one of a single stage is any other run.
-    const bool pipelines = wants_pipeline(config_) || !o_.trainer.timeline.empty();
+    const ParallelConfig& p = config_.parallel;
     o_.setup.together([&] { require_split(config_, o_.ranks.size(), *setup_.train, model()); });
-    if (pipelines) {
-      make_pipeline();
+    const bool whole = !wants_pipeline(config_), async = p.sync == Sync::async;
+    const SplitSettings settings = settings_here();
+    BatchCapacity largest;
+    if (whole) {
+      s_.grid = async ? std::make_unique<RankGrid>() : std::make_unique<RankGrid>(o_.ranks);
     } else {
-      make_session();
+      RONDO_CHECK(o_.trainer.transport, "a group without its transport");
+      s_.grid = std::make_unique<RankGrid>(
+          *o_.trainer.transport, split_world(o_.ranks.size(), p.pipeline, p.data, p.sequence),
+          settings.options.timeout, o_.trainer.devices);
+      largest = capacity(s_.grid->split(), settings.micro_batches);
     }
+    s_.model = std::make_unique<RankModel>(model(), session_options_here(), settings, o_.setup,
+                                           *s_.grid, largest);
+    if (async) {
+      s_.async = std::make_unique<AsyncRanks>(
+          *s_.model, o_.ranks, o_.lasting,
+          AsyncOptions{p.sync_every, p.max_staleness, settings.options.timeout});
+    }
+    if (p.pipeline > 1) setup_.state.placement = s_.model->placement();
+    s_.name = p.pipeline == 1 && p.sequence > 1
+                  ? str(p.sequence, " shards of each sequence")
+                  : str(name_of(settings.schedule), ", ", describe(s_.grid->split()), ", ",
+                        settings.micro_batches, " micro-batches");
+    note(settings);
     return std::move(s_);
   }
 
@@ -66,62 +86,18 @@ class Maker {
     return build_model(config_.model, config_.task, setup_.description.sizes, config_.training);
   }
 
-  void make_session() {
-    if (config_.parallel.micro_batches > 1) {
-      s_.messages.push_back(str("warning: parallel.micro_batches=", config_.parallel.micro_batches,
-                                " changes nothing without stages or shards; a batch in parts is ",
-                                "training.accumulation, with a smaller data.batch_frames"));
-    }
-    o_.setup.together([&] {
-      SessionOptions o = session_options_here();
-      if (config_.parallel.shard_optimizer && o_.ranks.size() > 1) {
-        o.ranks = {o_.ranks.group(), o_.ranks.sums(), true};
-      }
-      s_.session = std::make_unique<Session>(model(), o);
-    });
-    const std::string mine = str(s_.session->training_graph().hash());
-    const std::string first = o_.setup.broadcast(mine);
-    o_.setup.together([&] {
-      if (mine != first) fail_input("its model is another one than that of rank 0");
-    });
-    s_.model = std::make_unique<SessionModelInTraining>(*s_.session);
-    s_.sync = make_synchronizer(config_, o_.ranks, *s_.session, o_.ballot,
-                                [&](const std::string& text) { s_.messages.push_back(text); });
-  }
-
-  void make_pipeline() {
-    RONDO_CHECK(!o_.trainer.group || o_.trainer.transport, "a group without its transport");
-    const ParallelConfig& p = config_.parallel;
-    const WorldSplit split = split_world(o_.ranks.size(), p.pipeline, p.data, p.sequence);
-    const PipelineSettings settings = settings_here(split);
-    const auto patience = settings.options.timeout;
-    if (!o_.trainer.transport) s_.world_of_one = std::make_unique<InProcessWorld>(1);
-    s_.grid = std::make_unique<RankGrid>(
-        o_.trainer.transport ? *o_.trainer.transport : s_.world_of_one->transport(0), split,
-        patience, o_.trainer.devices);
-    s_.pipeline =
-        std::make_unique<PipelineTrainer>(model(), session_options_here(), settings, o_.setup,
-                                          *s_.grid, capacity(split, settings.micro_batches));
-    if (p.pipeline > 1) setup_.state.placement = s_.pipeline->placement();
-    s_.model = std::make_unique<PipelineModelInTraining>(*s_.pipeline,
-                                                         Ranks(s_.grid->pipeline(), patience),
-                                                         Ranks(s_.grid->same_stages(), patience));
-    s_.sync = std::make_unique<PipelineSynchronizer>(*s_.pipeline, o_.ranks, s_.grid->replica(),
-                                                     split.data);
-    s_.name = p.pipeline == 1 && p.sequence > 1
-                  ? str(p.sequence, " shards of each sequence")
-                  : str(name_of(settings.schedule), ", ", describe(split), ", ",
-                        settings.micro_batches, " micro-batches");
-    note_pipeline(settings);
-  }
-
-  // Where the clock chose the stages of a run that goes on, they stay where they were.
-  PipelineSettings settings_here(const WorldSplit& split) const {
-    PipelineSettings s = pipeline_settings(config_);
+  SplitSettings settings_here() const {
+    SplitSettings s = split_settings(config_);
+    s.votes = o_.ballot;
     s.options.timeline = !o_.trainer.timeline.empty();
+    if (s.tree_shards > 0 && s.tree_shards < o_.ranks.size()) {
+      fail_input("parallel.virtual_shards is ", s.tree_shards, ", fewer than the ", o_.ranks.size(),
+                 " ranks");
+    }
+    // Where the clock chose the stages of a run that goes on, they stay where they were.
     const std::string& before = setup_.state.placement;
     const auto stages = std::count(before.begin(), before.end(), ',') + 1;
-    if (s.placement.empty() && stages == split.pipeline) s.placement = before;
+    if (s.placement.empty() && stages == config_.parallel.pipeline) s.placement = before;
     return s;
   }
 
@@ -136,13 +112,23 @@ class Maker {
     return largest;
   }
 
-  void note_pipeline(const PipelineSettings& settings) {
-    if (config_.parallel.pipeline > 1) {
-      s_.messages.push_back(str("stages (parallel.placement=", s_.pipeline->placement(), "): ",
-                                s_.pipeline->placement_text(), "; ", name_of(settings.schedule),
+  void note(const SplitSettings& settings) {
+    const ParallelConfig& p = config_.parallel;
+    if (!s_.model->link_text().empty()) s_.messages.push_back(s_.model->link_text());
+    if (p.pipeline > 1) {
+      s_.messages.push_back(str("stages (parallel.placement=", s_.model->placement(),
+                                "): ", s_.model->placement_text(), "; ", name_of(settings.schedule),
                                 ", ", settings.micro_batches, " micro-batches"));
     }
-    const Session::Memory m = s_.pipeline->memory();
+    if (s_.model->whole()) {
+      if (p.micro_batches > 1) {
+        s_.messages.push_back(str("warning: parallel.micro_batches=", p.micro_batches,
+                                  " changes nothing without stages or shards; a batch in parts is ",
+                                  "training.accumulation, with a smaller data.batch_frames"));
+      }
+      return;
+    }
+    const Session::Memory m = s_.model->memory();
     s_.messages.push_back(str(
         "rank ", o_.ranks.rank(), " holds ", m.total() / 1024, " KiB: weights ", m.weights / 1024,
         ", gradients ", m.gradients / 1024, ", optimizer ", m.optimizer / 1024, ", activations ",
@@ -167,7 +153,7 @@ TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& se
 
 void draw_timeline(const Ranks& ranks, const Config& config, const TrainingStrategy& strategy,
                    int64_t step, const std::string& path) {
-  const std::vector<std::string> all = ranks.gather(timeline_text(strategy.sync->timeline()));
+  const std::vector<std::string> all = ranks.gather(timeline_text(strategy.model->timeline()));
   ranks.at_first([&] {
     PipelineTimeline timeline;
     for (const std::string& text : all) timeline.ranks.push_back(parse_timeline(text));

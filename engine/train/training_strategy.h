@@ -1,14 +1,12 @@
-// What is trained, and how the ranks of a run work on it together: a session on every rank, or
-// stages of pipelines.
+// What is trained, on the grid of ranks that the configuration asks for.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "comm/in_process/in_process.h"
-#include "engine/parallel/rank_grid.h"
-#include "engine/train/state/trained_model.h"
+#include "engine/async/async_ranks.h"
+#include "engine/rank_model.h"
 #include "engine/train/training_setup.h"
 
 namespace rondo {
@@ -16,20 +14,14 @@ namespace rondo {
 // Whether the settings spread the model, or its sequences, over ranks.
 bool wants_pipeline(const Config& config);
 
-// What `parallel` in the configuration asks of a pipeline.
-PipelineSettings pipeline_settings(const Config& config);
+// What `parallel` in the configuration asks of ranks.
+SplitSettings split_settings(const Config& config);
 
 struct TrainingStrategy {
-  // With a pipeline; without one they are nullptr.
-  std::unique_ptr<InProcessWorld> world_of_one;
   std::unique_ptr<RankGrid> grid;
-  std::unique_ptr<PipelineTrainer> pipeline;
-  // Without one.
-  std::unique_ptr<Session> session;
-
-  std::unique_ptr<TrainedModel> model;
-  std::unique_ptr<Synchronizer> sync;
-  std::string name;  // "1f1b, 2 x 2 ranks, 4 micro-batches"; empty without a pipeline
+  std::unique_ptr<RankModel> model;
+  std::unique_ptr<AsyncRanks> async;  // nullptr: ranks update together
+  std::string name;                   // "1f1b, 2 x 2 ranks, 4 micro-batches"; for the timeline
   // For the user, of each rank.
   std::vector<std::string> messages;
 };
@@ -39,7 +31,8 @@ struct StrategyOptions {
   const TrainerOptions& trainer;
   const Ranks& ranks;  // all of them
   const Ranks& setup;  // the same, more patient
-  size_t ballot = 0;   // the numbers that travel with updates
+  size_t ballot = 0;   // the numbers that travel with updates,
+  size_t lasting = 0;  // and of them those that stay above 0 (AsyncRanks)
 };
 
 // Called by all ranks. Of `setup` the data are read, and the state of a run that goes on;

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/pipeline_trainer.h"
+#include "engine/rank_model.h"
 #include "engine/reduce/bucket_sums.h"
 #include "engine/reduce/sums.h"
 #include "engine/reduce/tree_sums.h"
@@ -170,11 +170,11 @@ TEST_CASE("an infeasible sequence is not in the divisor of a pipeline, nor of it
       const auto group = make_ring_group(transport);
       const Ranks world(*group, std::chrono::seconds(20));
       RankGrid grid(transport, {replicas, 2, 1}, std::chrono::seconds(20));
-      PipelineSettings p;
+      SplitSettings p;
       p.schedule = ScheduleKind::one_f_one_b;
       p.micro_batches = 2;
       p.placement = "1,2";
-      PipelineTrainer trainer(model, options(), p, world, grid, capacity);
+      RankModel trainer(model, options(), p, world, grid, capacity);
       const auto first = all.begin() + 2 * grid.replica();
       trainer.accumulate({first, first + 2}, true);
       const StepResult result = trainer.update();

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/placement.h"
+#include "engine/placement.h"
 #include "engine/steps/step_runner.h"
 #include "kernels/base/cpu/parallel.h"
 #include "tests/catch.h"

@@ -1,5 +1,5 @@
 // Ranks that share each sequence and hold all layers, without an optimiser: what a stage of a
-// PipelineTrainer does with its graph.
+// RankModel does with its graph.
 #pragma once
 
 #include <algorithm>

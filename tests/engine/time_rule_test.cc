@@ -2,7 +2,7 @@
 #include "engine/graph/time_rule.h"
 
 #include "engine/cut/sequence_graph.h"
-#include "engine/parallel/placement.h"
+#include "engine/placement.h"
 #include "kernels/pointwise/pointwise.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/engine/wide_ctc.h"

@@ -2,8 +2,8 @@
 #include <mutex>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/pipeline_trainer.h"
 #include "engine/plan/simulation.h"
+#include "engine/rank_model.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
@@ -55,13 +55,13 @@ Turns recorded(const Setting& s) {
     const auto group = make_ring_group(transport);
     const Ranks world(*group, std::chrono::seconds(60));
     RankGrid grid(transport, {1, s.pipeline, s.shards}, std::chrono::seconds(60));
-    PipelineSettings p;
+    SplitSettings p;
     p.schedule = s.schedule;
     p.micro_batches = s.micro_batches;
     p.placement = s.placement;
     SessionOptions o;
     o.threads = 1;
-    PipelineTrainer trainer(model, o, p, world, grid, capacity);
+    RankModel trainer(model, o, p, world, grid, capacity);
     trainer.accumulate(views, true);
     std::vector<Turn> mine;
     for (const TimedAction& t : trainer.shards()->timeline()) {

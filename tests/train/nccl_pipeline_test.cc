@@ -5,7 +5,7 @@
 #include "comm/group/staged_group.h"
 #include "comm/nccl/nccl_group.h"
 #include "comm/store/memory_store.h"
-#include "engine/parallel/pipeline_trainer.h"
+#include "engine/rank_model.h"
 #include "engine/reduce/device_arithmetic.h"
 #include "kernels/simt/sim/scheduler.h"
 #include "kernels/simt/sim/sim_device.h"
@@ -142,7 +142,7 @@ SessionOptions options() {
 using Look = std::function<void(const Ranks& world, int update, bool after)>;
 
 // The device's timeline has computations one after the other, everything within the batch.
-void check_timeline(const PipelineTrainer& trainer) {
+void check_timeline(const RankModel& trainer) {
   double end = 0;
   int computations = 0;
   for (const TimedAction& t : trainer.timeline()) {
@@ -163,7 +163,7 @@ Trained train_rank(const Data& data, const std::vector<BatchView>& views, const 
   const auto group = make_ring_group(transport);
   const Ranks world(*group, std::chrono::seconds(20));
   RankGrid grid(transport, {s.data, s.pipeline}, std::chrono::seconds(20), devices);
-  PipelineSettings p;
+  SplitSettings p;
   p.schedule = s.schedule;
   p.micro_batches = shards / s.data;
   p.placement = s.placement;
@@ -172,7 +172,7 @@ Trained train_rank(const Data& data, const std::vector<BatchView>& views, const 
   p.options.wire = s.wire;
   p.options.timeline = s.timeline;
   p.options.timeout = std::chrono::seconds(20);
-  PipelineTrainer trainer(model, options(), p, world, grid, data.capacity);
+  RankModel trainer(model, options(), p, world, grid, data.capacity);
   Trained t;
   for (int update = 0; update < updates; ++update) {
     const auto from = views.begin() + update * shards + grid.replica() * p.micro_batches;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/io/safetensors.h"
-#include "engine/train/state/trained_model.h"
+#include "engine/train/state/read_weights.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 

@@ -5,8 +5,8 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/data/sampler.h"
 #include "engine/layers/layers.h"
+#include "engine/parallel/slow_ranks.h"
 #include "engine/reduce/tree_sums.h"
-#include "engine/sync/slow_ranks.h"
 #include "tests/catch.h"
 #include "tests/rank_check.h"
 

@@ -1,5 +1,5 @@
 // Ranks whose batches differ hear which of them it is.
-#include "engine/sync/same_batches.h"
+#include "engine/parallel/same_batches.h"
 
 #include "comm/in_process/run_ranks.h"
 #include "tests/catch.h"

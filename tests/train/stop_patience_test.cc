@@ -1,5 +1,5 @@
 // A rank that was told to stop waits for others three times as long as before, and not for ever.
-#include "engine/sync/stop_patience.h"
+#include "engine/parallel/stop_patience.h"
 
 #include <atomic>
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "engine/sync/async_synchronizer.h"
+#include "engine/async/async_ranks.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
@@ -181,7 +181,7 @@ TEST_CASE("nobody waits for a rank that sleeps, and it catches up by taking over
     const auto group = make_ring_group(transport);
     const Ranks ranks(*group, std::chrono::seconds(20));
     Session session(small_model, small_options());
-    AsyncSynchronizer sync(session, ranks, {.every = 1, .max_staleness = 20});
+    AsyncRanks async(session.rank_model(), ranks, 1, {.every = 1, .max_staleness = 20});
     RandomBatch random({5, 4, 4}, 3, 4);
     const BatchView batch = random.view(session.training_graph(), 4, 1);
     std::vector<double> ballot(2);
@@ -199,17 +199,17 @@ TEST_CASE("nobody waits for a rank that sleeps, and it catches up by taking over
         RANK_CHECK(made(0) && made(1));
       }
       std::fill(ballot.begin(), ballot.end(), 0.0);
-      sync.accumulate(batch, 0, true);
-      sync.apply({});
+      async.enqueue({&batch, 1});
+      async.enqueue_update({});
       while (session.in_flight() > 0) session.collect();
-      sync.meet({false, ballot, 1});
+      async.meet({false, ballot});
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       ++updates[static_cast<size_t>(rank)];
     }
-    sync.finish({false, ballot, 1});
+    async.finish({false, ballot});
     const std::lock_guard lock(mutex);
     nlohmann::json values;
-    for (const LogValue& v : sync.log_values()) values[v.name] = v.value;
+    for (const auto& [name, value] : async.log_values()) values[name] = value;
     last[static_cast<size_t>(rank)] = values;
   });
   INFO(last[0].dump() << "\n" << last[1].dump() << "\n" << last[2].dump());

@@ -14,7 +14,7 @@
 #include "engine/io/checkpoint.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/model/stored_state.h"
-#include "engine/train/state/trained_model.h"
+#include "engine/train/state/read_weights.h"
 #include "engine/train/trainer.h"
 #include "tests/catch.h"
 #include "tests/train/training_corpus.h"

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "engine/rank_model.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/recognition/agreement.h"
 #include "kernels/base/cpu/parallel.h"
@@ -262,10 +263,20 @@ class Evaluator {
 
 }  // namespace
 
+Shape SingleModel::prediction_shape() const { return model_.prediction_shape(); }
+int32_t SingleModel::output_frames(int32_t length) const { return model_.output_frames(length); }
+const std::vector<float>& SingleModel::predict(const BatchView& batch) {
+  return model_.predict(batch);
+}
+const std::vector<float>& SingleModel::evaluate_and_predict(const BatchView& batch) {
+  return model_.evaluate_and_predict(batch);
+}
+const StepResult& SingleModel::last_result() const { return model_.last_result(); }
+
 Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabet* text,
                     const EvaluationOptions& options,
                     const std::function<void(const Hypothesis&)>& each) {
-  SessionModel model(session);
+  SingleModel model(session.rank_model());
   return evaluate(model, data, text, options, each);
 }
 

@@ -94,22 +94,18 @@ class EvaluatedModel {
 // How many frames of the prediction each sequence of such a batch has.
 std::vector<int32_t> output_lengths(const EvaluatedModel& model, const PackedHost& layout);
 
-// Borrows the session.
-class SessionModel final : public EvaluatedModel {
+// Borrows the model.
+class SingleModel final : public EvaluatedModel {
  public:
-  explicit SessionModel(Session& session) : session_(session) {}
-  Shape prediction_shape() const override { return session_.prediction_shape(); }
-  int32_t output_frames(int32_t length) const override { return session_.output_frames(length); }
-  const std::vector<float>& predict(const BatchView& batch) override {
-    return session_.predict(batch);
-  }
-  const std::vector<float>& evaluate_and_predict(const BatchView& batch) override {
-    return session_.evaluate_and_predict(batch);
-  }
-  const StepResult& last_result() const override { return session_.last_result(); }
+  explicit SingleModel(RankModel& model) : model_(model) {}
+  Shape prediction_shape() const override;
+  int32_t output_frames(int32_t length) const override;
+  const std::vector<float>& predict(const BatchView& batch) override;
+  const std::vector<float>& evaluate_and_predict(const BatchView& batch) override;
+  const StepResult& last_result() const override;
 
  private:
-  Session& session_;
+  RankModel& model_;
 };
 
 struct EvaluationOptions {

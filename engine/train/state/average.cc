@@ -6,7 +6,7 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/train/model/model_file.h"
-#include "engine/train/state/trained_model.h"
+#include "engine/train/state/read_weights.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -22,13 +22,11 @@ void KeptRun::keep_arrays(const TensorView& weights_now,
   for (const Update::Slot& slot : slots_now) slots.emplace_back(slot.name, copy_of(slot.view));
 }
 
-void KeptRun::copy_slot(const Update::Slot& slot) const {
-  const auto found =
-      std::find_if(slots.begin(), slots.end(), [&](const auto& s) { return s.first == slot.name; });
-  RONDO_CHECK(
-      found != slots.end() && found->second.size() == static_cast<size_t>(slot.view.numel()),
-      "nothing of this size was kept of '", slot.name, "'");
-  std::copy(found->second.begin(), found->second.end(), slot.view.as<float>());
+const std::vector<float>& KeptRun::slot(const std::string& name) const {
+  const auto found = std::ranges::find(slots, name, [](const auto& s) { return s.first; });
+  RONDO_CHECK(found != slots.end() && found->second.size() == weights.size(),
+              "nothing of this size was kept of '", name, "'");
+  return found->second;
 }
 
 void KeptRun::drop_arrays() {

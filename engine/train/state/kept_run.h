@@ -55,9 +55,9 @@ struct KeptRun {
     return {state.step, static_cast<int>(next)};
   }
 
-  // Copies from, and to, the host memory of a session.
+  // Copies from the host memory of a session.
   void keep_arrays(const TensorView& weights_now, const std::vector<Update::Slot>& slots_now);
-  void copy_slot(const Update::Slot& slot) const;
+  const std::vector<float>& slot(const std::string& name) const;
   // Once a session has them again.
   void drop_arrays();
 };

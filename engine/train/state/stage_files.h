@@ -13,7 +13,7 @@
 #include <string>
 
 #include "engine/io/checkpoint.h"
-#include "engine/parallel/pipeline_trainer.h"
+#include "engine/rank_model.h"
 #include "engine/reduce/ranks.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/state/training_state.h"

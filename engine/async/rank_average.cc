@@ -1,4 +1,4 @@
-#include "engine/sync/rank_average.h"
+#include "engine/async/rank_average.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,9 +27,9 @@ double distance(std::span<const float> weights, std::span<const float> mean) {
 
 }  // namespace
 
-double average_over_ranks(Session& session, const Ranks& ranks) {
-  Parameters& parameters = session.parameters();
-  Stream& stream = *session.context().stream;
+double average_over_ranks(RankModel& model, const Ranks& ranks) {
+  Parameters& parameters = model.parameters();
+  Stream& stream = *model.context().stream;
   const auto averaged = [&](const TensorView& view) {
     HostArray array(view, parameters.device(), "weights that ranks average");
     array.fetch(stream);
@@ -39,11 +39,11 @@ double average_over_ranks(Session& session, const Ranks& ranks) {
     return distance(own, array.values());
   };
   const double apart = averaged(parameters.weights());
-  for (const auto& slot : session.optimizer().state()) averaged(slot.view);
+  for (const auto& slot : model.optimizer().state()) averaged(slot.view);
   std::vector<double> steps(static_cast<size_t>(ranks.size()));
-  steps[static_cast<size_t>(ranks.rank())] = static_cast<double>(session.optimizer().steps());
+  steps[static_cast<size_t>(ranks.rank())] = static_cast<double>(model.optimizer().steps());
   ranks.sum(steps);
-  session.optimizer().set_steps(static_cast<int64_t>(*std::ranges::max_element(steps)));
+  model.optimizer().set_steps(static_cast<int64_t>(*std::ranges::max_element(steps)));
   return apart;
 }
 

@@ -1,4 +1,4 @@
-#include "engine/sync/stop_patience.h"
+#include "engine/parallel/stop_patience.h"
 
 #include <algorithm>
 #include <optional>

@@ -21,9 +21,11 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include "engine/rank_model.h"
 #include "engine/reduce/host_array.h"
-#include "engine/sync/synchronizer.h"
 
 namespace rondo {
 
@@ -33,22 +35,31 @@ struct AsyncOptions {
   CommClock::duration timeout = std::chrono::minutes(5);
 };
 
-class AsyncSynchronizer final : public SessionSynchronizer {
+// One thread at a time. Throws CommError when a rank is gone or late.
+class AsyncRanks {
  public:
-  AsyncSynchronizer(Session& session, const Ranks& ranks, const AsyncOptions& options);
-  ~AsyncSynchronizer() override;
+  // Of this rank's model, a whole one without sums. The first `lasting` of its votes stay above 0
+  // once they are. Borrows the model and what `ranks` borrows.
+  AsyncRanks(RankModel& model, const Ranks& ranks, size_t lasting, const AsyncOptions& options);
+  ~AsyncRanks();
 
-  DataShare share() const override;
-  void accumulate(const BatchView& batch, int shard, bool last) override;
-  bool apply(const Votes& votes) override;
-  void meet(const Votes& votes) override;
-  bool independent() const override { return true; }
-  int64_t slowest_updates() const override;
-  void finish(const Votes& votes) override;
-  // These tell of the weights last averaged or taken over: "staleness", the age of this rank's
-  // weights less theirs; "divergence", the distance between them divided by the norm of this
-  // rank's. So far: "averaged", "taken_over", "dropped".
-  std::vector<LogValue> log_values() const override;
+  DataShare share() const;
+  // RankModel::enqueue(), and its enqueue_update(), unless there is nothing to apply: then false.
+  void enqueue(std::span<const BatchView> shards);
+  bool enqueue_update(const Votes& votes);
+  // After the result of an update was collected: hears and tells what is new, without waiting. Of
+  // the votes only the lasting ones are heard, some time later. Throws UpdateWithdrawn when a rank
+  // has failed.
+  void meet(const Votes& votes);
+  // After the last update: waits for all others, and then they have met. Throws UpdateWithdrawn on
+  // all ranks when one of them failed.
+  void finish(const Votes& votes);
+  // The updates since the start of the slowest rank, as far as they are known.
+  int64_t slowest_updates() const;
+  // For the log. These tell of the weights last averaged or taken over: "staleness", the age of
+  // this rank's weights less theirs; "divergence", the distance between them divided by the norm of
+  // this rank's. So far: "averaged", "taken_over", "dropped".
+  std::vector<std::pair<const char*, double>> log_values() const;
 
  private:
   struct Neighbour;
@@ -74,7 +85,9 @@ class AsyncSynchronizer final : public SessionSynchronizer {
   bool failed() const;
   void close();
 
+  RankModel& model_;
   const Ranks ranks_;
+  const size_t lasting_votes_;
   const AsyncOptions options_;
   HostArray weights_;
   bool fetched_ = false;         // weights_ are those of now

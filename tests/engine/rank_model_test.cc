@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/pipeline_trainer.h"
+#include "engine/rank_model.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/engine/wide_ctc.h"
@@ -114,7 +114,7 @@ struct Setting {
 // The curve must be the same on all ranks.
 // The weights come tensor by tensor, in whatever order and pieces; a writer that fails keeps nobody
 // waiting.
-void check_stream(PipelineTrainer& trainer, const std::vector<float>& weights) {
+void check_stream(RankModel& trainer, const std::vector<float>& weights) {
   std::vector<float> streamed(weights.size());
   trainer.stream_weights([&](std::span<const TensorToWrite> tensors) {
     for (size_t i = tensors.size(); i-- > 0;) {
@@ -149,13 +149,13 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
     const Ranks world(*group, std::chrono::seconds(20));
     RankGrid grid(transport, {setting.data, setting.pipeline, setting.sequence},
                   std::chrono::seconds(20));
-    PipelineSettings p;
+    SplitSettings p;
     p.schedule = setting.schedule;
     p.micro_batches = shards / setting.data;
     p.placement = setting.placement;
     p.bucket_bytes = 2000;
     p.shard_optimizer = setting.shard_optimizer;
-    PipelineTrainer trainer(data.trained, o, p, world, grid, data.capacity);
+    RankModel trainer(data.trained, o, p, world, grid, data.capacity);
     Curve c;
     for (int step = 0; step < updates; ++step) {
       trainer.accumulate(data.of(step, grid.replica() * p.micro_batches, p.micro_batches), true);
@@ -362,9 +362,9 @@ TEST_CASE("a model that pools is cut in time or into stages, not both", "[pipeli
     const auto group = make_ring_group(transport);
     const Ranks world(*group, std::chrono::seconds(20));
     RankGrid grid(transport, {1, 2, 2}, std::chrono::seconds(20));
-    PipelineSettings p;
+    SplitSettings p;
     p.placement = "1,2";
-    PipelineTrainer(classifier, options(0), p, world, grid, data.capacity);
+    RankModel(classifier, options(0), p, world, grid, data.capacity);
   });
   CHECK_THROWS_WITH(rethrow_cause(outcome),
                     Catch::Contains("cannot be cut both in time (parallel.sequence) and into "
@@ -387,7 +387,7 @@ TEST_CASE("what does not fit the ranks is said before training", "[pipeline]") {
                     "--replicas 3 x --stages 2 x --shards 2 is 12 ranks, not the 8 there are");
 
   const Data data;
-  const auto complaint = [&](int ranks, PipelineSettings p, bool unlike = false) {
+  const auto complaint = [&](int ranks, SplitSettings p, bool unlike = false) {
     std::string text;
     std::mutex mutex;
     const RankOutcome outcome = run_ranks_and_collect(ranks, [&](int rank, Transport& transport) {
@@ -402,7 +402,7 @@ TEST_CASE("what does not fit the ranks is said before training", "[pipeline]") {
       };
       const ModelFunction function = unlike && rank == 1 ? ModelFunction(other) : model;
       try {
-        PipelineTrainer(function, options(0), p, world, grid, data.capacity);
+        RankModel(function, options(0), p, world, grid, data.capacity);
       } catch (const InputError& e) {
         const std::lock_guard lock(mutex);
         text = e.what();
@@ -412,7 +412,7 @@ TEST_CASE("what does not fit the ranks is said before training", "[pipeline]") {
     CHECK(outcome.first_failed >= 0);
     return text;
   };
-  PipelineSettings p;
+  SplitSettings p;
   p.micro_batches = 8;
   CHECK(complaint(7, p) ==
         "a pipeline of 7 stages for a model of 6 layers (a.0 a.1 a.2 b.0 b.1 "

@@ -1,10 +1,10 @@
-#include "engine/sync/async_synchronizer.h"
+#include "engine/async/async_ranks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <thread>
 
-#include "engine/sync/rank_average.h"
+#include "engine/async/rank_average.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
@@ -22,7 +22,7 @@ struct Header {
 }  // namespace
 
 // A message: the header, what is known of each rank, the lasting votes, the weights.
-struct AsyncSynchronizer::Neighbour {
+struct AsyncRanks::Neighbour {
   int rank = 0;
   std::vector<std::byte> out, in;
   Work sending, receiving;
@@ -31,14 +31,15 @@ struct AsyncSynchronizer::Neighbour {
   bool got_last = false;
 };
 
-AsyncSynchronizer::AsyncSynchronizer(Session& session, const Ranks& ranks,
-                                     const AsyncOptions& options)
-    : SessionSynchronizer(session),
+AsyncRanks::AsyncRanks(RankModel& model, const Ranks& ranks, size_t lasting,
+                       const AsyncOptions& options)
+    : model_(model),
       ranks_(ranks),
+      lasting_votes_(lasting),
       options_(options),
-      weights_(session.parameters().weights(), session.parameters().device(),
-               "weights that ranks average"),
-      known_(static_cast<size_t>(ranks.size())) {
+      weights_(model.parameters().weights(), *model.context().device, "weights that ranks average"),
+      known_(static_cast<size_t>(ranks.size())),
+      lasting_(lasting) {
   const int n = ranks.size();
   std::vector<int> around;
   for (int r : {(ranks.rank() + 1) % n, (ranks.rank() + n - 1) % n}) {
@@ -52,36 +53,36 @@ AsyncSynchronizer::AsyncSynchronizer(Session& session, const Ranks& ranks,
   }
 }
 
-AsyncSynchronizer::~AsyncSynchronizer() = default;
+AsyncRanks::~AsyncRanks() = default;
 
-DataShare AsyncSynchronizer::share() const {
+DataShare AsyncRanks::share() const {
   DataShare s;
   s.stride = ranks_.size();
   s.index = ranks_.rank();
   return s;
 }
 
-void AsyncSynchronizer::accumulate(const BatchView& batch, int, bool) {
-  session().enqueue(batch);
-  pending_ += batch.layout->extent.sequences;
+void AsyncRanks::enqueue(std::span<const BatchView> shards) {
+  model_.enqueue(shards, false);
+  for (const BatchView& batch : shards) pending_ += batch.layout->extent.sequences;
 }
 
-bool AsyncSynchronizer::apply(const Votes& votes) {
+bool AsyncRanks::enqueue_update(const Votes& votes) {
   if (votes.failed || pending_ == 0) return false;
-  session().enqueue_update();
+  model_.enqueue_update();
   pending_ = 0;
   applied_ = true;
   return true;
 }
 
-void AsyncSynchronizer::meet(const Votes& votes) {
-  if (applied_ && !session().last_result().skipped) age_ += 1;
+void AsyncRanks::meet(const Votes& votes) {
+  if (applied_ && !model_.last_result().skipped) age_ += 1;
   applied_ = false;
   if (!votes.failed) ++own().updates;
   note(votes);
   fetched_ = false;
   exchange(++since_sent_ >= options_.every);
-  for (size_t i = 0; i < votes.lasting; ++i) {
+  for (size_t i = 0; i < lasting_votes_; ++i) {
     votes.ballot[i] = std::max(votes.ballot[i], lasting_[i]);
   }
   if (failed()) {
@@ -90,17 +91,16 @@ void AsyncSynchronizer::meet(const Votes& votes) {
   }
 }
 
-void AsyncSynchronizer::finish(const Votes& votes) {
+void AsyncRanks::finish(const Votes& votes) {
   note(votes);
   fetched_ = false;
   close();
   if (failed()) throw UpdateWithdrawn();
-  divergence_ = average_over_ranks(session(), ranks_);
+  divergence_ = average_over_ranks(model_, ranks_);
 }
 
-void AsyncSynchronizer::note(const Votes& votes) {
-  if (lasting_.size() < votes.lasting) lasting_.resize(votes.lasting);
-  for (size_t i = 0; i < votes.lasting; ++i) {
+void AsyncRanks::note(const Votes& votes) {
+  for (size_t i = 0; i < lasting_votes_; ++i) {
     if (votes.ballot[i] > lasting_[i]) {
       lasting_[i] = votes.ballot[i];
       tell_all();
@@ -112,17 +112,17 @@ void AsyncSynchronizer::note(const Votes& votes) {
   }
 }
 
-void AsyncSynchronizer::tell_all() {
+void AsyncRanks::tell_all() {
   for (auto& n : neighbours_) n->news = true;
 }
 
-size_t AsyncSynchronizer::message_bytes() const {
+size_t AsyncRanks::message_bytes() const {
   return sizeof(Header) + known_.size() * sizeof(Progress) + lasting_.size() * sizeof(double) +
          weights_.size() * sizeof(float);
 }
 
 // Takes what has arrived, and sends to those who have taken what was sent before. Never waits.
-void AsyncSynchronizer::exchange(bool weights_are_due) {
+void AsyncRanks::exchange(bool weights_are_due) {
   if (weights_are_due) since_sent_ = 0;
   for (auto& n : neighbours_) receive(*n);
   for (auto& n : neighbours_) {
@@ -132,7 +132,7 @@ void AsyncSynchronizer::exchange(bool weights_are_due) {
   }
 }
 
-void AsyncSynchronizer::receive(Neighbour& from) {
+void AsyncRanks::receive(Neighbour& from) {
   while (!from.got_last) {
     if (from.receiving) {
       if (!from.receiving.poll()) return;
@@ -146,7 +146,7 @@ void AsyncSynchronizer::receive(Neighbour& from) {
   }
 }
 
-bool AsyncSynchronizer::is_free(Neighbour& to) {
+bool AsyncRanks::is_free(Neighbour& to) {
   if (!to.sending) return true;
   if (!to.sending.poll()) return false;
   to.sending.wait();
@@ -154,7 +154,7 @@ bool AsyncSynchronizer::is_free(Neighbour& to) {
   return true;
 }
 
-void AsyncSynchronizer::send(Neighbour& to, Message kind) {
+void AsyncRanks::send(Neighbour& to, Message kind) {
   to.out.resize(message_bytes());
   std::byte* at = to.out.data();
   const auto append = [&at](const void* data, size_t bytes) {
@@ -171,7 +171,7 @@ void AsyncSynchronizer::send(Neighbour& to, Message kind) {
   to.news = false;
 }
 
-void AsyncSynchronizer::merge(Neighbour& from) {
+void AsyncRanks::merge(Neighbour& from) {
   const std::byte* at = from.in.data();
   const auto read = [&at](void* data, size_t bytes) {
     copy_bytes(data, at, bytes);
@@ -199,13 +199,13 @@ void AsyncSynchronizer::merge(Neighbour& from) {
   average(header.age, reinterpret_cast<const float*>(at));
 }
 
-std::span<float> AsyncSynchronizer::weights() {
-  if (!fetched_) weights_.fetch(*session().context().stream);
+std::span<float> AsyncRanks::weights() {
+  if (!fetched_) weights_.fetch(*model_.context().stream);
   fetched_ = true;
   return weights_.values();
 }
 
-void AsyncSynchronizer::average(double age, const float* theirs) {
+void AsyncRanks::average(double age, const float* theirs) {
   const double ahead = age_ - age;
   if (ahead > options_.max_staleness) {
     ++dropped_;
@@ -220,24 +220,24 @@ void AsyncSynchronizer::average(double age, const float* theirs) {
     norm += a * a;
     mine[i] = take_over ? theirs[i] : static_cast<float>(0.5 * (a + b));
   }
-  weights_.store(*session().context().stream);
+  weights_.store(*model_.context().stream);
   age_ = take_over ? age : 0.5 * (age_ + age);
   ++(take_over ? taken_over_ : averaged_);
   staleness_ = ahead;
   divergence_ = norm > 0 ? std::sqrt(apart / norm) : 0;
 }
 
-bool AsyncSynchronizer::all_done() const {
+bool AsyncRanks::all_done() const {
   return std::all_of(known_.begin(), known_.end(), [](const Progress& p) { return p.done != 0; });
 }
 
-bool AsyncSynchronizer::failed() const {
+bool AsyncRanks::failed() const {
   return std::any_of(known_.begin(), known_.end(), [](const Progress& p) { return p.failed != 0; });
 }
 
 // Until all ranks are done; what neighbours send meanwhile is averaged as before. Then nothing is
 // on its way any more.
-void AsyncSynchronizer::close() {
+void AsyncRanks::close() {
   constexpr auto pause = std::chrono::milliseconds(1);
   own().done = 1;
   tell_all();
@@ -263,13 +263,13 @@ void AsyncSynchronizer::close() {
   }
 }
 
-int64_t AsyncSynchronizer::slowest_updates() const {
+int64_t AsyncRanks::slowest_updates() const {
   return std::min_element(known_.begin(), known_.end(),
                           [](const auto& a, const auto& b) { return a.updates < b.updates; })
       ->updates;
 }
 
-std::vector<LogValue> AsyncSynchronizer::log_values() const {
+std::vector<std::pair<const char*, double>> AsyncRanks::log_values() const {
   return {{"staleness", staleness_},
           {"divergence", divergence_},
           {"averaged", static_cast<double>(averaged_)},

@@ -1,4 +1,4 @@
-#include "engine/parallel/rank_grid.h"
+#include "engine/rank_grid.h"
 
 #include <utility>
 
@@ -30,6 +30,12 @@ WorldSplit split_world(int world, int pipeline, int data, int sequence) {
              " ranks, not the ", world, " there are");
 }
 
+RankGrid::RankGrid(const Ranks& ranks)
+    : split_{ranks.size(), 1, 1},
+      replica_(ranks.rank()),
+      given_devices_(ranks.sums()),
+      same_stage_(ranks.size() > 1 ? ranks.group() : nullptr) {}
+
 RankGrid::RankGrid(Transport& transport, WorldSplit split, CommClock::duration timeout,
                    DeviceGroupMaker devices)
     : split_(split),
@@ -39,23 +45,27 @@ RankGrid::RankGrid(Transport& transport, WorldSplit split, CommClock::duration t
       devices_(std::move(devices)) {
   RONDO_CHECK(split.ranks() == transport.world_size(), describe(split), " of ",
               transport.world_size());
+  for (int s = 0; s < split.pipeline; ++s) pipeline_ranks_.push_back(rank_of(replica_, s, shard_));
+  for (int r = 0; r < split.data; ++r) {
+    for (int s = 0; s < split.sequence; ++s) {
+      same_stage_ranks_.push_back(rank_of(r, stage_rank_, s));
+    }
+  }
+  std::vector<int> shards;
+  for (int s = 0; s < split.sequence; ++s) shards.push_back(rank_of(replica_, stage_rank_, s));
+  pipeline_ = make_group(transport, timeout, first_group, pipeline_ranks_);
+  same_stage_ = make_group(transport, timeout, first_group + 1, same_stage_ranks_);
+  sequence_ = make_group(transport, timeout, first_group + 2, shards);
+}
+
+ProcessGroup* RankGrid::make_group(Transport& transport, CommClock::duration timeout, uint16_t id,
+                                   std::vector<int> members) {
+  if (members.size() == 1) return nullptr;
   GroupOptions g;
   g.timeout = timeout;
-  g.id = first_group;
-  for (int s = 0; s < split.pipeline; ++s) g.members.push_back(rank_of(replica_, s, shard_));
-  pipeline_ranks_ = g.members;
-  pipeline_ = make_ring_group(transport, g);
-  g.id = first_group + 1;
-  g.members.clear();
-  for (int r = 0; r < split.data; ++r) {
-    for (int s = 0; s < split.sequence; ++s) g.members.push_back(rank_of(r, stage_rank_, s));
-  }
-  same_stages_ranks_ = g.members;
-  same_stages_ = make_ring_group(transport, g);
-  g.id = first_group + 2;
-  g.members.clear();
-  for (int s = 0; s < split.sequence; ++s) g.members.push_back(rank_of(replica_, stage_rank_, s));
-  sequence_ = make_ring_group(transport, g);
+  g.id = id;
+  g.members = std::move(members);
+  return made_.emplace_back(make_ring_group(transport, g)).get();
 }
 
 }  // namespace rondo

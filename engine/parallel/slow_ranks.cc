@@ -1,4 +1,4 @@
-#include "engine/sync/slow_ranks.h"
+#include "engine/parallel/slow_ranks.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,8 +1,8 @@
-// Weights and the optimiser's state of a model that is spread over pipeline stages: set, gathered,
+// Weights and the optimiser's state of a model, wherever its ranks have them: set, gathered,
 // streamed, and as parts of checkpoints.
 #include <algorithm>
 
-#include "engine/parallel/pipeline_trainer.h"
+#include "engine/rank_model.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
@@ -16,8 +16,31 @@ constexpr int64_t no_more = -1;
 
 }  // namespace
 
-std::vector<float> PipelineTrainer::gather(const std::string& slot) {
-  const bool needed = grid_.replica() == 0 && grid_.shard() == 0;
+TensorToWrite tensor_to_write(std::string name, const TensorView& view, Device& device) {
+  TensorToWrite t;
+  t.name = std::move(name);
+  t.dtype = view.dtype;
+  for (int i = 0; i < view.rank; ++i) t.shape.push_back(view.dim(i));
+  t.fill = [view, device = &device](uint64_t offset, std::span<std::byte> into) {
+    Stream stream = device->make_stream();
+    device->copy(stream, into.data(), static_cast<const std::byte*>(view.data) + offset,
+                 into.size());
+    stream.synchronize();
+  };
+  return t;
+}
+
+std::vector<TensorToWrite> weights_to_write(const Parameters& parameters) {
+  std::vector<TensorToWrite> tensors;
+  for (const auto& e : parameters.entries()) {
+    tensors.push_back(tensor_to_write(e.name, parameters.weight(e.name), parameters.device()));
+    tensors.back().shape = e.shape();
+  }
+  return tensors;
+}
+
+std::vector<float> RankModel::gather(const std::string& slot) {
+  const bool needed = first_of_stage();
   std::vector<float> state;
   HostArray weights;
   if (slot.empty()) {
@@ -40,17 +63,35 @@ std::vector<float> PipelineTrainer::gather(const std::string& slot) {
       if (first) {
         std::copy(part.begin(), part.end(), all.begin() + e.offset);
       } else {
-        grid_.pipeline().send(0, tag, std::as_bytes(part)).wait();
+        grid_.pipeline()->send(0, tag, std::as_bytes(part)).wait();
       }
     } else if (first) {
       const std::span part(all.data() + e.offset, n);
-      grid_.pipeline().recv(from, tag, std::as_writable_bytes(part)).wait();
+      grid_.pipeline()->recv(from, tag, std::as_writable_bytes(part)).wait();
     }
   }
   return all;
 }
 
-void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
+std::vector<Update::Slot> RankModel::gather_state() {
+  if (stages() == 1) return optimizer().gather(world_.first());
+  std::vector<Update::Slot> slots;
+  gathered_.clear();
+  for (const auto& own : update_->state()) {
+    std::vector<float>& all = gathered_.emplace_back(gather(own.name));
+    if (!world_.first()) continue;
+    slots.push_back({own.name, TensorView(all.data(), DType::f32, {flat_size_})});
+  }
+  return slots;
+}
+
+void RankModel::share_weights() {
+  if (!whole()) return;
+  world_.broadcast(parameters().weights(), *device_);
+  update_->take_weights();
+}
+
+void RankModel::set(const std::string& slot, const ReadEntry& read) {
   std::vector<float> part, state(slot.empty() ? 0 : static_cast<size_t>(parameters_->flat_size()));
   HostArray weights;
   if (slot.empty()) {
@@ -70,14 +111,14 @@ void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
   update_->take_weights();
 }
 
-StagePart PipelineTrainer::part() const {
-  const bool writer = grid_.same_stages().rank() == 0;
+StagePart RankModel::part() const {
+  const bool writer = first_of_stage();
   StagePart p;
   p.stage = grid_.stage_rank();
   p.stages = grid_.split().pipeline;
   if (update_->divided()) {
-    p.part = grid_.same_stages().rank();
-    p.parts = grid_.same_stages().size();
+    p.part = grid_.same_stage()->rank();
+    p.parts = grid_.same_stage()->size();
   }
   p.layout = parameters_->entries();
   p.flat_size = parameters_->flat_size();
@@ -89,8 +130,8 @@ StagePart PipelineTrainer::part() const {
   return p;
 }
 
-void PipelineTrainer::stream_weights(const WriteTensors& write) {
-  if (grid_.replica() != 0 || grid_.shard() != 0) return;
+void RankModel::stream_weights(const WriteTensors& write) {
+  if (!first_of_stage()) return;
   if (grid_.stage_rank() != 0) return serve_weights();
   std::vector<float> in_hand;
   size_t held = entries_.size();
@@ -111,8 +152,8 @@ void PipelineTrainer::stream_weights(const WriteTensors& write) {
     tensors.push_back(std::move(t));
   }
   const auto dismiss = [&] {
-    for (int rank = 1; rank < grid_.pipeline().size(); ++rank) {
-      grid_.pipeline().send(rank, wanted_tag, std::as_bytes(std::span(&no_more, 1))).wait();
+    for (int rank = 1; rank < stages(); ++rank) {
+      grid_.pipeline()->send(rank, wanted_tag, std::as_bytes(std::span(&no_more, 1))).wait();
     }
   };
   try {
@@ -126,7 +167,7 @@ void PipelineTrainer::stream_weights(const WriteTensors& write) {
   dismiss();
 }
 
-void PipelineTrainer::fetch(size_t index, std::vector<float>& into) {
+void RankModel::fetch(size_t index, std::vector<float>& into) {
   const Parameters::Entry& e = entries_[index];
   into.resize(static_cast<size_t>(e.numel()));
   const int from = e.stage;
@@ -135,23 +176,23 @@ void PipelineTrainer::fetch(size_t index, std::vector<float>& into) {
     return;
   }
   const auto wanted = static_cast<int64_t>(index);
-  grid_.pipeline().send(from, wanted_tag, std::as_bytes(std::span(&wanted, 1))).wait();
+  grid_.pipeline()->send(from, wanted_tag, std::as_bytes(std::span(&wanted, 1))).wait();
   const uint32_t tag = gather_tag + static_cast<uint32_t>(index);
-  grid_.pipeline().recv(from, tag, std::as_writable_bytes(std::span(into))).wait();
+  grid_.pipeline()->recv(from, tag, std::as_writable_bytes(std::span(into))).wait();
 }
 
-void PipelineTrainer::serve_weights() {
+void RankModel::serve_weights() {
   std::vector<float> part;
   for (;;) {
     int64_t wanted = no_more;
-    grid_.pipeline().recv(0, wanted_tag, std::as_writable_bytes(std::span(&wanted, 1))).wait();
+    grid_.pipeline()->recv(0, wanted_tag, std::as_writable_bytes(std::span(&wanted, 1))).wait();
     if (wanted == no_more) return;
     const auto index = static_cast<size_t>(wanted);
     const Parameters::Entry& e = entries_.at(index);
     part.resize(static_cast<size_t>(e.numel()));
     parameters_->read(e.name, part.data());
     const uint32_t tag = gather_tag + static_cast<uint32_t>(index);
-    grid_.pipeline().send(0, tag, std::as_bytes(std::span(part))).wait();
+    grid_.pipeline()->send(0, tag, std::as_bytes(std::span(part))).wait();
   }
 }
 

@@ -1,4 +1,4 @@
-#include "engine/parallel/placement.h"
+#include "engine/placement.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "engine/sync/same_batches.h"
+#include "engine/parallel/same_batches.h"
 
 #include <vector>
 
