@@ -2,7 +2,7 @@
 //
 // A schedule is a pure function of the numbers of stages and micro-batches: a list of actions per
 // stage. comm/schedule_steps.h makes of it what the engine runs, where a stage may be several
-// ranks; here a stage is one rank, of the same number. check_schedule() proves that the lists are
+// ranks; here a stage is one rank, of the same number. Tests prove that the lists are
 // complete, ordered and free of deadlock.
 //
 // 1F1B: D. Narayanan et al., "PipeDream", 2019, with a flush after every update. Zero bubble: P. Qi
@@ -79,16 +79,5 @@ PipelineSchedule with_messages(std::vector<std::vector<Action>> computations, in
 
 // The most micro-batches that `stage` stores at a time, as promised above.
 int stored_activations(ScheduleKind kind, int stage, int stages, int micro_batches);
-
-struct ScheduleReport {
-  // What is wrong, one sentence each; empty: the schedule is valid.
-  std::vector<std::string> problems;
-  // By rank: the largest number of micro-batches whose forward has run and whose backward (or
-  // weight_backward) has not. Only for valid schedules.
-  std::vector<int> peak_activations;
-};
-
-// Checks any schedule, one rank per rank: check_steps() of comm/schedule_steps.h.
-ScheduleReport check_schedule(const PipelineSchedule& schedule);
 
 }  // namespace rondo

@@ -1,7 +1,7 @@
 // What each rank does in the passes of an update, step by step: a schedule's actions
 // (comm/schedule.h), whose computations are taken apart where the ranks that share every sequence
 // need something of each other. The engine carries out these lists, the planner simulates them,
-// check_steps() proves them. Pure functions.
+// and tests prove them. Pure functions.
 //
 // A stage is as many ranks as sequences have shards, each with its part of every micro-batch. All
 // of them carry out the actions of their stage's rank; messages between stages go from a shard to
@@ -84,18 +84,5 @@ std::string describe(const Step& step);
 std::vector<Step> rank_steps(const ShardedSchedule& schedule, int stage, int shard);
 // The lists of all ranks: by stage, times shards, and shard.
 std::vector<std::vector<Step>> all_steps(const ShardedSchedule& schedule);
-
-// Checks lists of all ranks, as all_steps() orders them:
-//   * complete: every stage runs every micro-batch forward once and backward once, on its own
-//     ranks, and every boundary between two ranks is crossed once in each direction and no other
-//     is; every computation has each of its stage's exchanges once per direction, between the nodes
-//     before and behind it;
-//   * ordered: nothing is computed or sent before its inputs are there, and a computation is not
-//     interrupted by another unless they are woven;
-//   * posted: every state that arrives has been expected once, before its exchange;
-//   * free of deadlock when a message between stages blocks both ends until they meet, and a state
-//     blocks its sender until it is expected.
-ScheduleReport check_steps(const ShardedSchedule& schedule,
-                           std::span<const std::vector<Step>> lists);
 
 }  // namespace rondo

@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/comm/gpipe.h"
+#include "tests/comm/schedule_check.h"
 
 namespace rondo {
 namespace {

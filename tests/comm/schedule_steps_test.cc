@@ -7,6 +7,7 @@
 #include "comm/schedule_steps.h"
 #include "tests/catch.h"
 #include "tests/comm/gpipe.h"
+#include "tests/comm/schedule_check.h"
 
 using namespace rondo;
 

@@ -4,6 +4,7 @@
 #include "comm/schedule.h"
 #include "tests/catch.h"
 #include "tests/comm/gpipe.h"
+#include "tests/comm/schedule_check.h"
 
 namespace rondo {
 namespace {

@@ -1,10 +1,11 @@
+#include "tests/comm/schedule_check.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "comm/schedule_steps.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
