@@ -211,21 +211,26 @@ TEST_CASE("an allocation or a wait in the step is noticed by the counters") {
   CHECK(sim_counters().stream_waits == before.stream_waits + 1);
 }
 
+// As they are, recorded, and launched.
 TEST_CASE("accumulated batches are one update on the simulated GPU") {
   const Batches batches(3);
   Session cpu(model, options(DeviceKind::cpu)), sim(model, options(DeviceKind::sim));
-  for (const BatchView& b : batches.views) {
-    cpu.accumulate(b);
-    sim.enqueue(b);
+  for (Session* session : {&cpu, &sim}) session->set_learning_rate(0);
+  for (int update = 0; update < 4; ++update) {
+    CAPTURE(update);
+    for (const BatchView& b : batches.views) {
+      cpu.accumulate(b);
+      sim.enqueue(b);
+    }
+    CHECK_THROWS_WITH(sim.evaluate(batches.views[0]), Catch::Contains("in flight"));
+    sim.enqueue_update();
+    const StepResult want = cpu.update();
+    while (sim.in_flight() > 0) sim.collect();
+    const StepResult& got = sim.last_result();
+    CHECK(got.sequences == 9);
+    CHECK(got.mean_loss() == Approx(want.mean_loss()).epsilon(2e-5));
+    CHECK(got.gradient_norm == Approx(want.gradient_norm).epsilon(1e-4));
   }
-  CHECK_THROWS_WITH(sim.evaluate(batches.views[0]), Catch::Contains("in flight"));
-  sim.enqueue_update();
-  const StepResult want = cpu.update();
-  while (sim.in_flight() > 0) sim.collect();
-  const StepResult& got = sim.last_result();
-  CHECK(got.sequences == 9);
-  CHECK(got.mean_loss() == Approx(want.mean_loss()).epsilon(2e-5));
-  CHECK(got.gradient_norm == Approx(want.gradient_norm).epsilon(1e-4));
 }
 
 TEST_CASE("what is in flight has a limit, and ends with its session") {
