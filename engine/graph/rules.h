@@ -131,7 +131,9 @@ struct OpRule {
   bool adds_gradients = false;
 };
 
-const OpRule& rule_of(std::string_view op);  // throws Error for an unknown op
+// Defined with the table of rules, in engine/ops: a program that links the graph links its ops.
+// Throws Error for an unknown op.
+const OpRule& rule_of(std::string_view op);
 std::vector<std::string_view> rule_names();
 
 // An op beside those of the table for as long as this lives, for tests. `rule` outlives it. Not

@@ -1,6 +1,7 @@
 #include "kernels/ctc/ctc_chunk.h"
 
 #include "kernels/ctc/ctc_chunk_impl.h"
+#include "kernels/ctc/ctc_gpu.h"
 
 namespace rondo {
 namespace {
@@ -106,6 +107,20 @@ bool ctc_pass_on_beta(const CtcChunkGradArgs& a, const CtcChunkPart& part, int32
   }
   ctc_set_loss(a.loss, n, loss);
   return true;
+}
+
+size_t ctc_chunk_workspace_bytes(const Context& context, const PackedCapacity& capacity,
+                                 DType dtype, int64_t classes, int32_t max_label_length) {
+  switch (context.backend) {
+    case Backend::ref:
+      return 0;
+    case Backend::cpu:
+      return ctc_chunk_cpu_workspace_bytes(context, capacity, dtype, classes, max_label_length);
+    default:
+      return CtcGpuWorkspace(capacity, max_label_length, true, ctc_lattice_limit,
+                             CtcGpuParts::log_space)
+          .bytes;
+  }
 }
 
 void ctc_clear_spare_losses(const CtcChunkGradArgs& a) {

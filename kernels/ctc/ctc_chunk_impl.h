@@ -37,6 +37,10 @@ struct CtcChunkPart {
   }
 };
 
+// The workspace of the CPU variants (kernels/ctc/cpu).
+size_t ctc_chunk_cpu_workspace_bytes(const Context& context, const PackedCapacity& capacity,
+                                     DType dtype, int64_t classes, int32_t max_label_length);
+
 // The loss of a sequence that no alignment can have whatever its logits.
 inline double ctc_infeasible_loss(const CtcChunkGradArgs& a, int32_t n) {
   const bool nothing = a.total_frames[n] == 0 && a.label_offsets[n + 1] == a.label_offsets[n];

@@ -6,7 +6,6 @@
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/ctc/cpu/ctc_cpu.h"
 #include "kernels/ctc/ctc_chunk_impl.h"
-#include "kernels/ctc/ctc_gpu.h"
 
 namespace rondo {
 namespace {
@@ -223,14 +222,8 @@ bool gpu_accepts(const Context&, const void* args) {
 
 }  // namespace
 
-size_t ctc_chunk_workspace_bytes(const Context& context, const PackedCapacity& capacity,
-                                 DType dtype, int64_t classes, int32_t max_label_length) {
-  if (context.backend == Backend::ref) return 0;
-  if (context.backend != Backend::cpu) {
-    return CtcGpuWorkspace(capacity, max_label_length, true, ctc_lattice_limit,
-                           CtcGpuParts::log_space)
-        .bytes;
-  }
+size_t ctc_chunk_cpu_workspace_bytes(const Context& context, const PackedCapacity& capacity,
+                                     DType dtype, int64_t classes, int32_t max_label_length) {
   return slot_bytes({capacity.frames, max_label_length, classes, dtype}) *
          static_cast<size_t>(slots(context, capacity));
 }
