@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/config/config.h"
-#include "engine/train/trainer.h"
+#include "engine/train/trainer_options.h"
 
 namespace rondo {
 

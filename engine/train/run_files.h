@@ -6,7 +6,7 @@
 
 #include "engine/config/config.h"
 #include "engine/data/dataset.h"
-#include "engine/train/trainer.h"
+#include "engine/train/trainer_options.h"
 
 namespace rondo {
 

@@ -9,7 +9,7 @@
 #include "engine/reduce/ranks.h"
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/state/read_weights.h"
-#include "engine/train/trainer.h"
+#include "engine/train/trainer_options.h"
 #include "engine/train/training_report.h"
 #include "engine/train/training_setup.h"
 

@@ -18,7 +18,7 @@
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/state/kept_run.h"
 #include "engine/train/state/training_state.h"
-#include "engine/train/trainer.h"
+#include "engine/train/trainer_options.h"
 
 namespace rondo {
 

@@ -12,7 +12,7 @@
 #include "engine/train/state/kept_run.h"
 #include "engine/train/state/read_weights.h"
 #include "engine/train/state/training_state.h"
-#include "engine/train/trainer.h"
+#include "engine/train/trainer_options.h"
 #include "engine/train/training_report.h"
 
 namespace rondo {
