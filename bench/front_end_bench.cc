@@ -76,16 +76,15 @@ Work of_samples(double seconds, int rate, double out_floats) {
           4 * (samples + out_floats), 0};
 }
 
-Work of_features(double seconds, const FeatureConfig& c) {
-  Work w = of_samples(seconds, c.sample_rate, 0);
-  const double frames =
-      static_cast<double>(c.frames(static_cast<int64_t>(seconds * c.sample_rate)));
+Work of_features(double seconds, const SoundConfig& c) {
+  Work w = of_samples(seconds, c.rate, 0);
+  const double frames = static_cast<double>(c.frames(static_cast<int64_t>(seconds * c.rate)));
   const double samples = c.window_samples(), points = std::exp2(std::ceil(std::log2(samples)));
   w.bytes += 4 * frames * c.dim();
   w.flops = 2.5 * points * std::log2(points) + 6 * samples + 7 * (points / 2 + 1);
-  if (c.kind == FeatureKind::mfcc) w.flops += 2.0 * c.mel_bins * c.cepstra;
+  if (c.kind == FeatureKind::mfcc) w.flops += 2.0 * c.bins * c.coefficients;
   w.flops *= frames;
-  w.shape = str("{\"seconds\": ", seconds, ", \"rate\": ", c.sample_rate, ", \"frames\": ", frames,
+  w.shape = str("{\"seconds\": ", seconds, ", \"rate\": ", c.rate, ", \"frames\": ", frames,
                 ", \"columns\": ", c.dim(), "}");
   return w;
 }
@@ -138,20 +137,21 @@ void row(const char* name, double audio_seconds, int threads, const Work& work, 
 
 void features_rows() {
   const std::vector<float> wide = speech_like(60, 16000), narrow = speech_like(60, 8000);
-  FeatureConfig c;
+  SoundConfig c;
+  c.bins = 80;
   const FeatureExtractor fbank80(c);
   row("log-mel 80, 16 kHz", 60, 1, of_features(60, c), [&] { (void)fbank80.compute(wide); });
   Matrix m = fbank80.compute(wide);
   Work cmvn = of_features(60, c);
   cmvn.bytes = 2.0 * 4 * static_cast<double>(c.frames(60 * 16000)) * c.dim();
   cmvn.flops = 0;
-  c.mel_bins = 40;
-  c.sample_rate = 8000;
+  c.bins = 40;
+  c.rate = 8000;
   const FeatureExtractor fbank40(c);
   row("log-mel 40, 8 kHz", 60, 1, of_features(60, c), [&] { (void)fbank40.compute(narrow); });
   c = {};
-  c.kind = FeatureKind::mfcc;
-  c.mel_bins = 23;
+  c.type = FeatureType::mfcc;
+  c.bins = 23;
   const FeatureExtractor mfcc13(c);
   row("mfcc 13, 16 kHz", 60, 1, of_features(60, c), [&] { (void)mfcc13.compute(wide); });
   row("cmvn mean_variance, 80 columns", 60, 1, cmvn,
@@ -173,7 +173,7 @@ void samples_rows() {
   c.noise_probability = 1;
   row("white noise, 16 kHz", 60, 1, of_samples(60, 16000, 60 * 16000), [&] {
     std::vector<float> y = x;
-    add_noise(c, {1, 1, 1}, y);
+    add_noise(c, {}, {1, 1, 1}, y);
   });
 }
 
@@ -191,6 +191,7 @@ void corpus_rows() {
   const SndfileReader reader;
   const Alphabet alphabet({"a", "b", "c"});
   DatasetOptions o;
+  o.features.bins = 80;
   o.cmvn = CmvnMode::mean_variance;
   // 16-bit samples in the file, floats in memory.
   const double samples = 5 * 16000;
@@ -206,15 +207,15 @@ void corpus_rows() {
       [&] { ManifestDataset(manifest, o, &reader, &alphabet); });
   for (bool augmented : {false, true}) {
     if (augmented) {
-      o.augment.speeds = {0.9f, 1.0f, 1.1f};
-      o.augment.noise_probability = 0.5f;
-      o.augment.time_masks = o.augment.frequency_masks = 2;
+      o.augment.speed = {0.9, 1.0, 1.1};
+      o.augment.noise = 0.5;
+      o.augment.spec_augment = true;
     }
     const ManifestDataset d(manifest, o, &reader, &alphabet);
     for (int threads : {1, usable_cpus()}) {
       SamplerConfig sampling;
       row(augmented ? "batches, all augmentation" : "batches, no augmentation", 5 * 64 * 4, threads,
-          on_disk(64 * 4, 4.0 * static_cast<double>(FeatureConfig{}.frames(5 * 16000)) * 80), [&] {
+          on_disk(64 * 4, 4.0 * static_cast<double>(SoundConfig{}.frames(5 * 16000)) * 80), [&] {
             Sampler sampler(
                 d.size(), [&](int64_t i, uint64_t e) { return d.frames(i, e); }, sampling);
             Prefetcher p(d,

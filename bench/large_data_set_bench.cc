@@ -88,7 +88,7 @@ void run(int64_t n) {
   const Alphabet alphabet({" ", "0", "1", "2", "3", "4", "5", "6", "a", "c", "d",
                            "e", "f", "h", "n", "o", "r", "s", "t", "u", "w"});
   DatasetOptions options;
-  options.features.sample_rate = 8000;
+  options.features.rate = 8000;
   options.threads = usable_cpus();
   for (const char* name : {"open every recording", "look lengths up"}) {
     std::optional<Manifest> manifest;

@@ -223,7 +223,7 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
   const ModelInput& input = inputs.front();
   return !attempt([&] {
     require_kind(input, model, InputKind::image);
-    const LineConfig line = line_config(model.description().config.features);
+    const LineConfig& line = model.description().config.features;
     InputExtent extent;
     Matrix features = read_features(input, model, images, &extent);
     tell_warning(extent);
@@ -277,7 +277,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
   constexpr size_t most_inputs = 256;
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   const Task task = model.description().config.task;
-  const LineConfig line = line_config(model.description().config.features);
+  const LineConfig& line = model.description().config.features;
   const ImageFileReader images;
   const bool is_page = is_of_pages(style.format);
   PageOutput pages(style, inputs, images, line.direction);

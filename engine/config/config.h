@@ -19,7 +19,10 @@
 
 #include "comm/schedule.h"
 #include "engine/config/layer_types.h"
+#include "engine/data/augment.h"
+#include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/line_features.h"
+#include "engine/data/line_distortion.h"
 #include "engine/text/text_rules.h"
 #include "kernels/base/dtype.h"
 #include "kernels/pool/pool.h"
@@ -27,7 +30,6 @@
 namespace rondo {
 
 enum class Task : uint8_t { ctc, classify, regress };
-enum class FeatureType : uint8_t { log_mel, mfcc, ready, image };
 enum class Cmvn : uint8_t { none, utterance, global };
 enum class Sampling : uint8_t { once, weighted, class_balanced };
 enum class OnBadData : uint8_t { error, skip };
@@ -80,64 +82,10 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
-struct FeaturesConfig {
-  FeatureType type = FeatureType::log_mel;
-  int bins = 40;
-  int coefficients = 13;
-  int rate = 16000;
-  double frame_ms = 25;
-  double hop_ms = 10;
-  double low_hz = 20;
-  double high_hz = 0;
-  double preemphasis = 0.97;
-  double dither = 0;
-  int height = 48;
-  int padding = 8;
-  Ink ink = Ink::dark;
-  bool contrast = true;
-  bool deskew = false;
-  bool centre = false;
-  LineDirection direction = LineDirection::rightwards;
+struct FeaturesConfig : SoundConfig, LineConfig {
   Cmvn cmvn = Cmvn::utterance;
 
   bool operator==(const FeaturesConfig&) const = default;
-};
-
-struct AugmentSettings {
-  bool spec_augment = false;
-  int frequency_masks = 2;
-  int frequency_width = 8;
-  int time_masks = 2;
-  int time_width = 20;
-  double time_share = 0.2;
-  std::vector<double> speed;
-  double noise = 0;
-  std::string noise_recordings;
-  double noise_snr_low = 10;
-  double noise_snr_high = 30;
-
-  bool operator==(const AugmentSettings&) const = default;
-};
-
-// See engine/data/line_distortion.h.
-struct DistortSettings {
-  double probability = 0.5;
-  double stretch = 0;
-  double slant = 0;
-  double rotation = 0;
-  double size = 0;
-  double offset = 0;
-  double elastic = 0;
-  double thickness = 0;
-  double blur = 0;
-  double fade = 0;
-  double background = 0;
-  double show_through = 0;
-  double noise = 0;
-  int cutouts = 0;
-  double cutout_size = 12;
-
-  bool operator==(const DistortSettings&) const = default;
 };
 
 // What a model that begins with the weights of another one writes: the other's characters, those
@@ -239,8 +187,8 @@ struct Config {
   DataConfig data;
   FeaturesConfig features;
   TextRules text;
-  AugmentSettings augment;
-  DistortSettings distort;
+  AugmentConfig augment;
+  DistortConfig distort;
   TrainingConfig training;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;

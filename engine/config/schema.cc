@@ -162,7 +162,7 @@ Builder features_fields(FeaturesConfig& c) {
   return b;
 }
 
-Builder augment_fields(AugmentSettings& c) {
+Builder augment_fields(AugmentConfig& c) {
   Builder b("augment");
   b.add("spec_augment", &c.spec_augment, any, "mask bands of frequency and time");
   b.add("frequency_masks", &c.frequency_masks, from(0, 100), "masks per utterance");
@@ -180,7 +180,7 @@ Builder augment_fields(AugmentSettings& c) {
   return b;
 }
 
-Builder distort_fields(DistortSettings& c) {
+Builder distort_fields(DistortConfig& c) {
   Builder b("distort");
   b.add("probability", &c.probability, share, "of each of these, drawn by itself");
   b.add("stretch", &c.stretch, from(0, 0.5), "wider or narrower by up to this share");

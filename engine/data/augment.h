@@ -2,10 +2,12 @@
 // like in an epoch depends neither on the batch, the thread or the rank, nor on a resume.
 //
 // Sources: Ko et al. 2015, "Audio augmentation for speech recognition" (speed); Park et al. 2019,
-// "SpecAugment". Thread safety: pure functions on the caller's data.
+// "SpecAugment". Numbers take part as f32. Thread safety: pure functions on the caller's data.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "engine/data/audio/waveform.h"
@@ -14,25 +16,25 @@
 namespace rondo {
 
 struct AugmentConfig {
+  // SpecAugment: masks of width 0 to the maximum each, filled with the mean of the features.
+  bool spec_augment = false;
+  int32_t frequency_masks = 2;
+  int32_t frequency_width = 8;  // bins
+  int32_t time_masks = 2;
+  int32_t time_width = 20;  // frames
+  double time_share = 0.2;  // and at most this share of the utterance, each
+
   // One is drawn per utterance and epoch; empty: none. 1.1 is faster and higher by 10 %. Rounded to
   // hundredths.
-  std::vector<float> speeds;
+  std::vector<double> speed;
 
-  // Additive noise, by chance, at a signal-to-noise ratio drawn uniformly.
-  float noise_probability = 0;
-  float snr_low_db = 10;
-  float snr_high_db = 30;
-  // Recordings to add, at the model's sample rate; a random part of one of them, repeated if it is
-  // shorter. Empty: white Gaussian noise.
-  std::vector<Waveform> noises;
+  // Additive noise, with this probability, at a signal-to-noise ratio in dB drawn uniformly.
+  double noise = 0;
+  std::string noise_recordings;  // a manifest of what is added; empty: white Gaussian noise
+  double noise_snr_low = 10;
+  double noise_snr_high = 30;
 
-  // SpecAugment: masks of width 0 to the maximum each, filled with the mean of the features.
-  int32_t time_masks = 0;
-  int32_t time_mask_frames = 50;
-  float time_mask_share = 0.2f;  // and at most this share of the utterance, each
-  int32_t frequency_masks = 0;
-  int32_t frequency_mask_bins = 15;
-
+  bool operator==(const AugmentConfig&) const = default;
   // Throws InputError: which value is out of range, and the range.
   void validate() const;
 };
@@ -44,14 +46,19 @@ struct AugmentKey {
   uint64_t utterance = 0;  // ManifestEntry::key
 };
 
-// The speed in hundredths: 110 is 1.1 times as fast; 100 without speeds.
+// In hundredths: 110 is 1.1 times as fast.
+int32_t percent_of(double speed);
+// The speed that is drawn; 100 without any.
 int32_t speed_percent(const AugmentConfig& config, const AugmentKey& key);
 // How many samples `samples` become.
 int64_t samples_at_speed(int64_t samples, int32_t percent);
 void change_speed(std::vector<float>& samples, int32_t percent);
 
-// Digital silence stays silence: there is no signal to relate the noise to.
-void add_noise(const AugmentConfig& config, const AugmentKey& key, std::vector<float>& samples);
+// Adds a random part of one of the recordings, at the sample rate of `samples`, repeated if it is
+// shorter; without any, white noise. Digital silence stays silence: there is no signal to relate
+// the noise to.
+void add_noise(const AugmentConfig& config, std::span<const Waveform> recordings,
+               const AugmentKey& key, std::vector<float>& samples);
 
 void mask_spectrum(const AugmentConfig& config, const AugmentKey& key, Matrix& features);
 

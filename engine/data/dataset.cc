@@ -87,9 +87,11 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   if (any_audio) extractor_.emplace(options_.features);
   for (const std::string& name : options_.classes)
     class_numbers_.emplace(name, static_cast<int32_t>(class_numbers_.size()));
-  for (const Waveform& noise : options_.augment.noises)
-    RONDO_CHECK(noise.sample_rate == options_.features.sample_rate, "noise at ", noise.sample_rate,
-                " Hz, features at ", options_.features.sample_rate);
+  for (const Waveform& noise : options_.noises) {
+    RONDO_CHECK(noise.sample_rate == options_.features.rate, "noise at ", noise.sample_rate,
+                " Hz, features at ", options_.features.rate);
+    if (noise.samples.empty()) fail_input("augment: a recording of noise holds no samples");
+  }
   items_.reserve(manifest.entries.size());
   for (ManifestEntry& e : manifest.entries) {
     items_.emplace_back();
@@ -174,7 +176,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
   if (!readers_.audio)
     fail_input(e.path, ": this program cannot read recordings, only ready features");
   dim = extractor_->config().dim();
-  const int32_t rate = extractor_->config().sample_rate;
+  const int32_t rate = extractor_->config().rate;
   if (options_.trust_durations && e.duration) {
     item.samples = std::llround(*e.duration * rate);
     return;
@@ -295,10 +297,10 @@ std::pair<int64_t, int64_t> ManifestDataset::range_of_frames(const Item& item) c
     case InputKind::recording:
       break;
   }
-  if (options_.augment.speeds.empty()) return {frames_at(item, 100), frames_at(item, 100)};
+  if (options_.augment.speed.empty()) return {frames_at(item, 100), frames_at(item, 100)};
   std::pair<int64_t, int64_t> range{std::numeric_limits<int64_t>::max(), 0};
-  for (float speed : options_.augment.speeds) {
-    const int64_t frames = frames_at(item, static_cast<int32_t>(std::lround(speed * 100)));
+  for (double speed : options_.augment.speed) {
+    const int64_t frames = frames_at(item, percent_of(speed));
     range = {std::min(range.first, frames), std::max(range.second, frames)};
   }
   return range;
@@ -443,11 +445,11 @@ Matrix ManifestDataset::distorted_line(int64_t i, uint64_t epoch) const {
 
 Matrix ManifestDataset::sound_of(const Item& item, const AugmentKey* augment) const {
   const ManifestEntry& e = item.entry;
-  Waveform audio = readers_.audio->read(e.file(), extractor_->config().sample_rate, e.segment());
+  Waveform audio = readers_.audio->read(e.file(), extractor_->config().rate, e.segment());
   uint64_t dither_key = item.key;
   if (augment) {
     change_speed(audio.samples, speed_percent(options_.augment, *augment));
-    add_noise(options_.augment, *augment, audio.samples);
+    add_noise(options_.augment, options_.noises, *augment, audio.samples);
     dither_key += augment->epoch;
   }
   return extractor_->compute(audio.samples, dither_key);
@@ -493,7 +495,7 @@ Example ManifestDataset::load(int64_t i, uint64_t epoch) const {
 double ManifestDataset::seconds(int64_t i) const {
   const Item& it = item(i);
   if (it.entry.kind != InputKind::recording) return 0;
-  return static_cast<double>(it.samples) / extractor_->config().sample_rate;
+  return static_cast<double>(it.samples) / extractor_->config().rate;
 }
 
 std::map<int32_t, int64_t> ManifestDataset::rates() const {

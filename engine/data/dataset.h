@@ -71,12 +71,13 @@ struct MediaReaders {
 };
 
 struct DatasetOptions {
-  FeatureConfig features;  // of recordings; ready features are taken as they are
-  LineConfig line;         // of images
+  SoundConfig features;  // of recordings; ready features are taken as they are
+  LineConfig line;       // of images
   CmvnMode cmvn = CmvnMode::none;
   std::optional<GlobalCmvn> global_cmvn;  // for CmvnMode::global; without it, none is applied
   AugmentConfig augment;
-  DistortConfig distort;  // of images
+  std::vector<Waveform> noises;  // augment.noise_recordings, read
+  DistortConfig distort;         // of images
   uint64_t seed = 0;
 
   TargetKind target = TargetKind::sequence;

@@ -16,14 +16,15 @@ using data::Random;
 
 // A signed strength, or 0. The numbers are taken whether it happens or not, so that a setting does
 // not change what the others do.
-float draw(Random& random, float probability, float most) {
-  const bool happens = random.uniform() < probability;
+float draw(Random& random, const DistortConfig& c, double setting) {
+  const bool happens = random.uniform() < static_cast<float>(c.probability);
+  const auto most = static_cast<float>(setting);
   const auto value = static_cast<float>(random.uniform(-most, most));
   return happens ? value : 0;
 }
 
-float positive_draw(Random& random, float probability, float most) {
-  return std::abs(draw(random, probability, most));
+float positive_draw(Random& random, const DistortConfig& c, double setting) {
+  return std::abs(draw(random, c, setting));
 }
 
 struct Shift {
@@ -83,11 +84,11 @@ float ink_at(const Matrix& line, float x, float y) {
 
 void bend(const DistortConfig& c, Random& random, Matrix& line) {
   const auto radians = [](float degrees) { return degrees * std::numbers::pi_v<float> / 180; };
-  const float lean = std::tan(radians(draw(random, c.probability, c.slant)));
-  const float rise = std::tan(radians(draw(random, c.probability, c.rotation)));
-  const float higher = 1 + draw(random, c.probability, c.size);
-  const float offset = draw(random, c.probability, c.offset);
-  const float shift = positive_draw(random, c.probability, c.elastic);
+  const float lean = std::tan(radians(draw(random, c, c.slant)));
+  const float rise = std::tan(radians(draw(random, c, c.rotation)));
+  const float higher = 1 + draw(random, c, c.size);
+  const float offset = draw(random, c, c.offset);
+  const float shift = positive_draw(random, c, c.elastic);
   if (lean == 0 && rise == 0 && higher == 1 && offset == 0 && shift == 0) return;
   const SmoothGrid<Shift> grid(line.frames, line.dim, 0.75f * static_cast<float>(line.dim), [&] {
     const auto x = static_cast<float>(random.uniform(-shift, shift));
@@ -209,17 +210,18 @@ void show_through(float most, Random& random, Matrix& line) {
 // Numbers of its own, so that it changes nothing of what is drawn for the rest.
 void lay_background(const DistortConfig& c, const AugmentKey& key, Matrix& line) {
   Random random(key.seed, key.epoch, key.utterance, Purpose::line_background);
-  const float shade = positive_draw(random, c.probability, c.background);
-  const float other_side = positive_draw(random, c.probability, c.show_through);
+  const float shade = positive_draw(random, c, c.background);
+  const float other_side = positive_draw(random, c, c.show_through);
   if (other_side > 0) show_through(other_side, random, line);
   if (shade > 0) shade_paper(shade, random, line);
 }
 
 void cut_out(const DistortConfig& c, Random& random, Matrix& line) {
   for (int32_t i = 0; i < c.cutouts; ++i) {
-    const bool happens = random.uniform() < c.probability;
+    const bool happens = random.uniform() < static_cast<float>(c.probability);
     const auto side = [&](int64_t most) {
-      return std::min<int64_t>(1 + static_cast<int64_t>(random.uniform(0, c.cutout_size)), most);
+      return std::min<int64_t>(
+          1 + static_cast<int64_t>(random.uniform(0, static_cast<float>(c.cutout_size))), most);
     };
     const int64_t width = side(line.frames), height = side(line.dim);
     const int64_t x = random.below(line.frames - width + 1),
@@ -239,10 +241,10 @@ void DistortConfig::validate() const {
     if (!ok) fail_input("distort: ", what, " is ", value, ", expected ", expected);
   };
   require(probability >= 0 && probability <= 1, "probability", probability, "0 to 1");
-  require(stretch >= 0 && stretch <= 0.5f, "stretch", stretch, "0 to 0.5");
+  require(stretch >= 0 && stretch <= 0.5, "stretch", stretch, "0 to 0.5");
   require(slant >= 0 && slant <= 60, "slant", slant, "0 to 60");
   require(rotation >= 0 && rotation <= 30, "rotation", rotation, "0 to 30");
-  require(size >= 0 && size <= 0.5f, "size", size, "0 to 0.5");
+  require(size >= 0 && size <= 0.5, "size", size, "0 to 0.5");
   require(offset >= 0 && offset <= 100, "offset", offset, "0 to 100");
   require(elastic >= 0 && elastic <= 100, "elastic", elastic, "0 to 100");
   require(thickness >= 0 && thickness <= 10, "thickness", thickness, "0 to 10");
@@ -256,24 +258,24 @@ void DistortConfig::validate() const {
 }
 
 int32_t least_line_stretch(const DistortConfig& c) {
-  return 1000 - static_cast<int32_t>(std::lround(1000 * c.stretch));
+  return 1000 - static_cast<int32_t>(std::lround(1000 * static_cast<float>(c.stretch)));
 }
 
 int32_t greatest_line_stretch(const DistortConfig& c) { return 2000 - least_line_stretch(c); }
 
 int32_t line_stretch(const DistortConfig& c, const AugmentKey& key) {
   Random random(key.seed, key.epoch, key.utterance, Purpose::line_stretch);
-  const float by = draw(random, c.probability, c.stretch);
+  const float by = draw(random, c, c.stretch);
   return std::clamp(1000 + static_cast<int32_t>(std::lround(1000 * by)), least_line_stretch(c),
                     greatest_line_stretch(c));
 }
 
 void distort_line(const DistortConfig& c, const AugmentKey& key, Matrix& line) {
   Random random(key.seed, key.epoch, key.utterance, Purpose::line_shape);
-  const float thickness = draw(random, c.probability, c.thickness);
-  const float deviation = positive_draw(random, c.probability, c.blur);
-  const float fading = draw(random, c.probability, c.fade);
-  const float noise = positive_draw(random, c.probability, c.noise);
+  const float thickness = draw(random, c, c.thickness);
+  const float deviation = positive_draw(random, c, c.blur);
+  const float fading = draw(random, c, c.fade);
+  const float noise = positive_draw(random, c, c.noise);
   bend(c, random, line);
   if (thickness != 0) thicken(thickness, line);
   if (deviation > 0.1f) blur(deviation, line);

@@ -69,9 +69,9 @@ TEST_CASE("every augmented epoch has the frames that were announced", "[dataset]
   c.recording("a.wav", 0.7313, 44100);
   c.recording("b.wav", 0.5, 8000);
   DatasetOptions o = small_options();
-  o.augment.speeds = {0.85f, 1.0f, 1.17f};
-  o.augment.noise_probability = 0.5f;
-  o.augment.time_masks = o.augment.frequency_masks = 1;
+  o.augment.speed = {0.85, 1.0, 1.17};
+  o.augment.noise = 0.5;
+  o.augment.spec_augment = true;
   o.cmvn = CmvnMode::mean_variance;
   for (FrameEdges edges : {FrameEdges::complete, FrameEdges::centered}) {
     o.features.edges = edges;
@@ -171,8 +171,8 @@ TEST_CASE("lengths and labels at their limits", "[dataset]") {
   CHECK_THROWS_WITH(open(Corpus::line("a.wav", "a")), Contains("has 4 frames, at most 3"));
   // The slowest speed is what must not be too long, wherever it stands.
   o.max_frames = 5;
-  for (const std::vector<float>& speeds : {std::vector<float>{0.5f, 1.0f}, {1.0f, 0.5f, 1.1f}}) {
-    o.augment.speeds = speeds;
+  for (const std::vector<double>& speeds : {std::vector<double>{0.5, 1.0}, {1.0, 0.5, 1.1}}) {
+    o.augment.speed = speeds;
     CHECK_THROWS_WITH(open(Corpus::line("a.wav", "a")), Contains("has 10 frames, at most 5"));
   }
 }
@@ -185,6 +185,10 @@ TEST_CASE("noise that is added to samples is another one in each epoch", "[datas
   const ManifestDataset d(c.manifest(Corpus::line("a.wav", "a")), o, &c.reader, &c.alphabet);
   CHECK(d.load(0, 1).features == d.load(0, 1).features);
   CHECK(d.load(0, 1).features != d.load(0, 2).features);
+  o.noises = {{o.features.rate, {}}};
+  CHECK_THROWS_WITH(
+      ManifestDataset(c.manifest(Corpus::line("a.wav", "a")), o, &c.reader, &c.alphabet),
+      Contains("a recording of noise holds no samples"));
 }
 
 TEST_CASE("an utterance's hash is of all that it is and is to become", "[dataset]") {
@@ -243,7 +247,7 @@ TEST_CASE("subsampling counts when transcripts are checked", "[dataset]") {
   o.output_frames = [](int64_t t) { return (t + 2) / 3; };
   CHECK_NOTHROW(ManifestDataset(m, o, &c.reader, &c.alphabet));
   // The fastest speed is what must be long enough.
-  o.augment.speeds = {1.0f, 1.3f};
+  o.augment.speed = {1.0, 1.3};
   CHECK_THROWS_WITH(ManifestDataset(m, o, &c.reader, &c.alphabet), Contains("need 3 frames"));
 }
 

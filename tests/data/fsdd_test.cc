@@ -44,10 +44,10 @@ TEST_CASE("spoken digits become batches", "[.][fsdd]") {
   const Alphabet alphabet = Alphabet::from_transcripts(manifest.transcripts());
   CHECK(alphabet.classes() == 11);
   DatasetOptions o;
-  o.features.sample_rate = 8000;
-  o.features.mel_bins = 40;
+  o.features.rate = 8000;
+  o.features.bins = 40;
   o.cmvn = CmvnMode::mean_variance;
-  o.augment.speeds = {0.9f, 1.0f, 1.1f};
+  o.augment.speed = {0.9, 1.0, 1.1};
   o.threads = 2;
   const ManifestDataset d(manifest, o, &reader, &alphabet);
   REQUIRE(d.size() == 150);

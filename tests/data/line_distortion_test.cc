@@ -40,16 +40,16 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"slant", [](auto& c) { c.slant = 20; }},
       {"rotation", [](auto& c) { c.rotation = 5; }},
-      {"size", [](auto& c) { c.size = 0.3f; }},
+      {"size", [](auto& c) { c.size = 0.3; }},
       {"offset", [](auto& c) { c.offset = 4; }},
       {"elastic", [](auto& c) { c.elastic = 3; }},
       {"thickness", [](auto& c) { c.thickness = 1; }},
-      {"blur", [](auto& c) { c.blur = 1.5f; }},
-      {"fade", [](auto& c) { c.fade = 0.5f; }},
-      {"noise", [](auto& c) { c.noise = 0.2f; }},
+      {"blur", [](auto& c) { c.blur = 1.5; }},
+      {"fade", [](auto& c) { c.fade = 0.5; }},
+      {"noise", [](auto& c) { c.noise = 0.2; }},
       {"cutouts", [](auto& c) { c.cutouts = 30; }},
-      {"background", [](auto& c) { c.background = 0.4f; }},
-      {"show_through", [](auto& c) { c.show_through = 0.4f; }},
+      {"background", [](auto& c) { c.background = 0.4; }},
+      {"show_through", [](auto& c) { c.show_through = 0.4; }},
   };
   return all;
 }
@@ -125,7 +125,7 @@ std::pair<double, double> ends_of_stroke(const Matrix& m) {
 
 TEST_CASE("lines become higher and lower about their middle by at most their share", "[distort]") {
   DistortConfig c = always();
-  c.size = 0.2f;
+  c.size = 0.2;
   double least = 1e9, greatest = 0;
   for (uint64_t epoch = 0; epoch < 200; ++epoch) {
     const auto [top, bottom] = ends_of_stroke(distorted(c, epoch));
@@ -246,9 +246,9 @@ TEST_CASE("noise, blur and fading reach what they may, and no more", "[distort]"
   Matrix grey(100, 40);
   std::fill(grey.data.begin(), grey.data.end(), 0.5f);
   DistortConfig noisy = always(), blurred = always(), faded = always();
-  noisy.noise = 0.1f;
+  noisy.noise = 0.1;
   blurred.blur = 2;
-  faded.fade = 0.5f;
+  faded.fade = 0.5;
   // The variance of a stroke's columns grows by that of the blur.
   const auto variance = [](const Matrix& m) {
     double ink = 0, sum = 0;
@@ -333,11 +333,11 @@ TEST_CASE("blur sees the outermost pixels again beyond the edges", "[distort]") 
 
 TEST_CASE("blur keeps the ink, fading takes of it", "[distort]") {
   DistortConfig c = always();
-  c.blur = 1.5f;
+  c.blur = 1.5;
   for (uint64_t epoch = 0; epoch < 5; ++epoch)
     CHECK(std::abs(ink_of(distorted(c, epoch)) - ink_of(stroke())) < 0.01);
   c = always();
-  c.fade = 0.5f;
+  c.fade = 0.5;
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
     const Matrix m = distorted(c, epoch);
     CHECK(m.row(50)[20] >= 0.5f);
@@ -348,7 +348,7 @@ TEST_CASE("blur keeps the ink, fading takes of it", "[distort]") {
 TEST_CASE("a background darkens the paper unevenly, as far as it may, and leaves the ink",
           "[distort]") {
   DistortConfig c = always();
-  c.background = 0.4f;
+  c.background = 0.4;
   float darkest = 0;
   for (uint64_t epoch = 0; epoch < 50; ++epoch) {
     const Matrix m = distorted(c, epoch);
@@ -377,7 +377,7 @@ TEST_CASE("what shows through is the line in a mirror, fainter, and not where th
   for (int64_t x = 0; x < 40; ++x)
     for (int32_t y = static_cast<int32_t>(x) / 2; y < 20; ++y) wedge.row(x)[y] = 1;
   DistortConfig c = always();
-  c.show_through = 0.5f;
+  c.show_through = 0.5;
   int seen_whole = 0;
   float strongest = 0;
   for (uint64_t epoch = 0; epoch < 100; ++epoch) {
@@ -409,7 +409,7 @@ TEST_CASE("what shows through is the line in a mirror, fainter, and not where th
 
 TEST_CASE("one kind does not change what another draws", "[distort]") {
   DistortConfig faded = always(), both = always();
-  faded.fade = both.fade = 0.5f;
+  faded.fade = both.fade = 0.5;
   both.thickness = 1;
   // Away from the stroke only the fading shows.
   for (uint64_t epoch = 0; epoch < 10; ++epoch)
@@ -419,8 +419,8 @@ TEST_CASE("one kind does not change what another draws", "[distort]") {
 TEST_CASE("stretch is drawn within its share, by chance, the same every time", "[distort]") {
   DistortConfig c;
   CHECK(line_stretch(c, {1, 2, 3}) == 1000);
-  c.stretch = 0.2f;
-  c.probability = 0.5f;
+  c.stretch = 0.2;
+  c.probability = 0.5;
   int unchanged = 0;
   int32_t least = 1000, greatest = 1000;
   for (uint64_t epoch = 0; epoch < 1000; ++epoch) {
@@ -442,27 +442,27 @@ TEST_CASE("stretch is drawn within its share, by chance, the same every time", "
 
 TEST_CASE("settings out of range are named", "[distort]") {
   DistortConfig c;
-  c.stretch = 0.9f;
+  c.stretch = 0.9;
   CHECK_THROWS_AS(c.validate(), InputError);
   c = {};
   c.noise = std::nanf("");
   CHECK_THROWS_AS(c.validate(), InputError);
   // Each up to its limit.
-  const std::vector<std::pair<float DistortConfig::*, float>> limits = {
-      {&DistortConfig::probability, 1}, {&DistortConfig::stretch, 0.5f},
+  const std::vector<std::pair<double DistortConfig::*, double>> limits = {
+      {&DistortConfig::probability, 1}, {&DistortConfig::stretch, 0.5},
       {&DistortConfig::slant, 60},      {&DistortConfig::rotation, 30},
-      {&DistortConfig::size, 0.5f},     {&DistortConfig::offset, 100},
+      {&DistortConfig::size, 0.5},      {&DistortConfig::offset, 100},
       {&DistortConfig::elastic, 100},   {&DistortConfig::thickness, 10},
       {&DistortConfig::blur, 20},       {&DistortConfig::fade, 1},
       {&DistortConfig::background, 1},  {&DistortConfig::show_through, 1},
       {&DistortConfig::noise, 1}};
   for (const auto& [member, most] : limits) {
     c = {};
-    for (const float good : {0.0f, most}) {
+    for (const double good : {0.0, most}) {
       c.*member = good;
       CHECK_NOTHROW(c.validate());
     }
-    for (const float bad : {-0.01f, most * 1.01f}) {
+    for (const double bad : {-0.01, most * 1.01}) {
       c.*member = bad;
       CHECK_THROWS_AS(c.validate(), InputError);
     }

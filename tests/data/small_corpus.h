@@ -41,7 +41,7 @@ class Corpus {
 
 inline DatasetOptions small_options() {
   DatasetOptions o;
-  o.features.mel_bins = 20;
+  o.features.bins = 20;
   o.threads = 2;
   return o;
 }

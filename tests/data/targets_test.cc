@@ -119,8 +119,8 @@ TEST_CASE("classes of frames are of the frames that a speed leaves", "[dataset]"
   c.recording("a.wav", 0.35);  // 33 frames; at half the speed 68, at twice 16
   DatasetOptions o = small_options();
   o.target = TargetKind::frame_class;
-  const auto open = [&](size_t labels, std::vector<float> speeds) {
-    o.augment.speeds = std::move(speeds);
+  const auto open = [&](size_t labels, std::vector<double> speeds) {
+    o.augment.speed = std::move(speeds);
     std::string list = "0";
     for (size_t i = 1; i < labels; ++i) list += str(", ", i);
     return ManifestDataset(
@@ -128,7 +128,7 @@ TEST_CASE("classes of frames are of the frames that a speed leaves", "[dataset]"
         &c.reader, nullptr);
   };
   for (const auto& [labels, speeds] :
-       {std::pair<size_t, std::vector<float>>{33, {}}, {33, {1, 1}}, {68, {0.5f}}, {16, {2}}}) {
+       {std::pair<size_t, std::vector<double>>{33, {}}, {33, {1, 1}}, {68, {0.5}}, {16, {2}}}) {
     const ManifestDataset d = open(labels, speeds);
     const Example e = d.load(0, 3);
     CHECK(e.features.frames == static_cast<int64_t>(labels));
@@ -136,13 +136,13 @@ TEST_CASE("classes of frames are of the frames that a speed leaves", "[dataset]"
     CHECK(e.frame_labels.back() == static_cast<int32_t>(labels) - 1);
     CHECK(d.classes() == static_cast<int32_t>(labels));
   }
-  const auto refuses = [&](size_t labels, const std::vector<float>& speeds,
+  const auto refuses = [&](size_t labels, const std::vector<double>& speeds,
                            const std::string& why) {
     CHECK_THROWS_WITH(open(labels, speeds), Contains(why));
   };
   refuses(32, {}, "has 32 frame_labels for 33 frames");
-  refuses(33, {0.5f}, "has 33 frame_labels for 68 frames");
-  refuses(33, {1, 0.5f}, "has 33 frame_labels for 33 to 68 frames, by augment.speed");
-  refuses(68, {0.5f, 1}, "has 68 frame_labels for 33 to 68 frames, by augment.speed");
+  refuses(33, {0.5}, "has 33 frame_labels for 68 frames");
+  refuses(33, {1, 0.5}, "has 33 frame_labels for 33 to 68 frames, by augment.speed");
+  refuses(68, {0.5, 1}, "has 68 frame_labels for 33 to 68 frames, by augment.speed");
   refuses(33, {2, 1, 2}, "has 33 frame_labels for 16 to 33 frames, by augment.speed");
 }

@@ -95,29 +95,25 @@ std::vector<double> losses(const Config& c, const std::string& event) {
 
 TEST_CASE("each key of features reaches the features") {
   const Recordings r;
-  using Set = std::function<void(FeaturesConfig&, FeatureConfig&)>;
+  using Set = std::function<void(SoundConfig&)>;
   const std::vector<std::pair<const char*, Set>> keys = {
-      {"type", [](auto& f, auto& g) { f.type = FeatureType::mfcc, g.kind = FeatureKind::mfcc; }},
-      {"bins", [](auto& f, auto& g) { f.bins = g.mel_bins = 23; }},
-      {"coefficients",
-       [](auto& f, auto& g) {
-         f.type = FeatureType::mfcc, g.kind = FeatureKind::mfcc;
-         f.coefficients = g.cepstra = 7;
-       }},
-      {"rate", [](auto& f, auto& g) { f.rate = g.sample_rate = 8000; }},
-      {"frame_ms", [](auto& f, auto& g) { f.frame_ms = 20, g.frame_length_ms = 20; }},
-      {"hop_ms", [](auto& f, auto& g) { f.hop_ms = 12.5, g.frame_shift_ms = 12.5f; }},
-      {"low_hz", [](auto& f, auto& g) { f.low_hz = 100, g.low_hz = 100; }},
-      {"high_hz", [](auto& f, auto& g) { f.high_hz = 3000, g.high_hz = 3000; }},
-      {"preemphasis", [](auto& f, auto& g) { f.preemphasis = 0.5, g.preemphasis = 0.5f; }}};
+      {"type", [](auto& f) { f.type = FeatureType::mfcc; }},
+      {"bins", [](auto& f) { f.bins = 23; }},
+      {"coefficients", [](auto& f) { f.type = FeatureType::mfcc, f.coefficients = 7; }},
+      {"rate", [](auto& f) { f.rate = 8000; }},
+      {"frame_ms", [](auto& f) { f.frame_ms = 20; }},
+      {"hop_ms", [](auto& f) { f.hop_ms = 12.5; }},
+      {"low_hz", [](auto& f) { f.low_hz = 100; }},
+      {"high_hz", [](auto& f) { f.high_hz = 3000; }},
+      {"preemphasis", [](auto& f) { f.preemphasis = 0.5; }}};
   const Matrix plain = r.open(Recordings::config())->raw_features(0);
   for (const auto& [key, set] : keys) {
     INFO("features." << key);
     Config c = Recordings::config();
-    FeatureConfig wanted;
-    wanted.mel_bins = 40;  // the default of the configuration, not of the struct
-    set(c.features, wanted);
-    const Waveform audio = reader.read(r.folder.path("a.wav"), wanted.sample_rate, {});
+    SoundConfig wanted;
+    set(c.features);
+    set(wanted);
+    const Waveform audio = reader.read(r.folder.path("a.wav"), wanted.rate, {});
     const Matrix m = FeatureExtractor(wanted).compute(audio.samples);
     for (DataUse use : {DataUse::training, DataUse::evaluation, DataUse::inference}) {
       CHECK(r.open(c, use)->load(0, 0).features == m);
@@ -181,24 +177,24 @@ struct Line {
 
 TEST_CASE("each key of an image's features reaches the line, in training and in use") {
   const Line l;
-  using Set = std::function<void(FeaturesConfig&, LineConfig&)>;
+  using Set = std::function<void(LineConfig&)>;
   const std::vector<std::pair<const char*, Set>> keys = {
-      {"height", [](auto& f, auto& w) { f.height = w.height = 24; }},
-      {"padding", [](auto& f, auto& w) { f.padding = w.padding = 3; }},
-      {"ink", [](auto& f, auto& w) { f.ink = w.ink = Ink::light; }},
-      {"contrast", [](auto& f, auto& w) { f.contrast = w.contrast = false; }},
-      {"deskew", [](auto& f, auto& w) { f.deskew = w.deskew = true; }},
-      {"centre", [](auto& f, auto& w) { f.centre = w.centre = true; }},
-      {"leftwards", [](auto& f, auto& w) { f.direction = w.direction = LineDirection::leftwards; }},
-      {"downwards",
-       [](auto& f, auto& w) { f.direction = w.direction = LineDirection::downwards; }}};
+      {"height", [](auto& f) { f.height = 24; }},
+      {"padding", [](auto& f) { f.padding = 3; }},
+      {"ink", [](auto& f) { f.ink = Ink::light; }},
+      {"contrast", [](auto& f) { f.contrast = false; }},
+      {"deskew", [](auto& f) { f.deskew = true; }},
+      {"centre", [](auto& f) { f.centre = true; }},
+      {"leftwards", [](auto& f) { f.direction = LineDirection::leftwards; }},
+      {"downwards", [](auto& f) { f.direction = LineDirection::downwards; }}};
   const Matrix plain = l.open(Line::config())->raw_features(0);
   CHECK(plain == l.wanted({}, {}, {}));
   for (const auto& [key, set] : keys) {
     INFO("features." << key);
     Config c = Line::config();
     LineConfig wanted;
-    set(c.features, wanted);
+    set(c.features);
+    set(wanted);
     for (const DataUse use : {DataUse::training, DataUse::evaluation, DataUse::inference})
       CHECK(l.open(c, use)->load(0, 3).features == l.wanted(wanted, {}, {}));
     CHECK_FALSE(l.wanted(wanted, {}, {}) == plain);
@@ -208,38 +204,31 @@ TEST_CASE("each key of an image's features reaches the line, in training and in 
 TEST_CASE(
     "each key of distort reaches the line, drawn by seed, epoch and line, in training alone") {
   const Line l;
-  using Set = std::function<void(DistortSettings&, DistortConfig&)>;
+  using Set = std::function<void(DistortConfig&)>;
   const std::vector<std::pair<const char*, Set>> keys = {
-      {"stretch", [](auto& d, auto& w) { d.stretch = 0.25, w.stretch = 0.25f; }},
-      {"slant", [](auto& d, auto& w) { d.slant = w.slant = 20; }},
-      {"rotation", [](auto& d, auto& w) { d.rotation = w.rotation = 3; }},
-      {"size", [](auto& d, auto& w) { d.size = 0.25, w.size = 0.25f; }},
-      {"offset", [](auto& d, auto& w) { d.offset = w.offset = 6; }},
-      {"elastic", [](auto& d, auto& w) { d.elastic = w.elastic = 4; }},
-      {"thickness", [](auto& d, auto& w) { d.thickness = w.thickness = 2; }},
-      {"blur", [](auto& d, auto& w) { d.blur = w.blur = 3; }},
-      {"fade", [](auto& d, auto& w) { d.fade = 0.5, w.fade = 0.5f; }},
-      {"background", [](auto& d, auto& w) { d.background = 0.25, w.background = 0.25f; }},
-      {"show_through", [](auto& d, auto& w) { d.show_through = 0.75, w.show_through = 0.75f; }},
-      {"noise", [](auto& d, auto& w) { d.noise = 0.125, w.noise = 0.125f; }},
-      {"cutouts", [](auto& d, auto& w) { d.cutouts = w.cutouts = 2; }},
-      {"cutout_size",
-       [](auto& d, auto& w) {
-         d.cutouts = w.cutouts = 2;
-         d.cutout_size = w.cutout_size = 30;
-       }},
-      {"probability", [](auto& d, auto& w) {
-         d.offset = w.offset = 6;
-         d.probability = 0.25, w.probability = 0.25f;
-       }}};
+      {"stretch", [](auto& d) { d.stretch = 0.25; }},
+      {"slant", [](auto& d) { d.slant = 20; }},
+      {"rotation", [](auto& d) { d.rotation = 3; }},
+      {"size", [](auto& d) { d.size = 0.25; }},
+      {"offset", [](auto& d) { d.offset = 6; }},
+      {"elastic", [](auto& d) { d.elastic = 4; }},
+      {"thickness", [](auto& d) { d.thickness = 2; }},
+      {"blur", [](auto& d) { d.blur = 3; }},
+      {"fade", [](auto& d) { d.fade = 0.5; }},
+      {"background", [](auto& d) { d.background = 0.25; }},
+      {"show_through", [](auto& d) { d.show_through = 0.75; }},
+      {"noise", [](auto& d) { d.noise = 0.125; }},
+      {"cutouts", [](auto& d) { d.cutouts = 2; }},
+      {"cutout_size", [](auto& d) { d.cutouts = 2, d.cutout_size = 30; }},
+      {"probability", [](auto& d) { d.offset = 6, d.probability = 0.25; }}};
   const Matrix plain = l.open(Line::config())->raw_features(0);
   std::set<std::set<std::vector<float>>> all;
   for (const auto& [key, set] : keys) {
     INFO("distort." << key);
     Config c = Line::config();
-    DistortConfig wanted;
-    c.distort.probability = wanted.probability = 1;
-    set(c.distort, wanted);
+    DistortConfig& wanted = c.distort;
+    wanted.probability = 1;
+    set(wanted);
     const auto data = l.open(c);
     c.training.seed = 7;
     const auto other_seed = l.open(c);
@@ -286,7 +275,7 @@ TEST_CASE("cmvn: none, of each utterance, or of the training set") {
 TEST_CASE("spec_augment: so many masks, of frames and bins, none wider than allowed") {
   const Recordings r;  // 98 frames of 40 bins
   Config c = Recordings::config();
-  AugmentSettings& a = c.augment;
+  AugmentConfig& a = c.augment;
   a.frequency_width = 3;
   a.time_width = 7;
   CHECK(most_masked(r, c).bins == 0);  // not asked for

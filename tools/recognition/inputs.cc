@@ -265,7 +265,7 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       require_finite(features, input.name);
       break;
     case InputKind::image: {
-      const LineConfig line = line_config(f);
+      const LineConfig& line = f;
       const GreyImage image = read_image(input, images, line.direction);
       extent->image = image.info();
       line.require_line(image.info(), input.name);

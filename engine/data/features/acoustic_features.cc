@@ -76,12 +76,13 @@ void fill_fft(OwnedFeatureTables& t) {
 }
 
 // Triangles that are equal on the mel scale, over bins 0 to fft_size / 2 - 1.
-void fill_filters(OwnedFeatureTables& t, const FeatureConfig& c) {
-  const double nyquist = c.sample_rate / 2.0;
-  const double high = c.high_hz > 0 ? c.high_hz : nyquist + c.high_hz;
-  const double low_mel = mel(c.low_hz), step = (mel(high) - low_mel) / (c.mel_bins + 1);
-  const double bin_hz = static_cast<double>(c.sample_rate) / t.view.fft_size;
-  for (int32_t m = 0; m < c.mel_bins; ++m) {
+void fill_filters(OwnedFeatureTables& t, const SoundConfig& c) {
+  const double nyquist = c.rate / 2.0, given_high = static_cast<float>(c.high_hz);
+  const double high = given_high > 0 ? given_high : nyquist + given_high;
+  const double low_mel = mel(static_cast<float>(c.low_hz)),
+               step = (mel(high) - low_mel) / (c.bins + 1);
+  const double bin_hz = static_cast<double>(c.rate) / t.view.fft_size;
+  for (int32_t m = 0; m < c.bins; ++m) {
     const double left = low_mel + m * step, center = left + step, right = center + step;
     MelFilter filter;
     filter.weight_offset = static_cast<int32_t>(t.mel_weights.size());
@@ -94,7 +95,7 @@ void fill_filters(OwnedFeatureTables& t, const FeatureConfig& c) {
                                                               : (right - at) / (right - center)));
     }
     if (filter.weight_count == 0)
-      fail_input("features: mel_bins is ", c.mel_bins, ", but filter ", m + 1, " (",
+      fail_input("features: bins is ", c.bins, ", but filter ", m + 1, " (",
                  std::lround(700 * (std::exp(center / 1127) - 1)),
                  " Hz) is narrower than the FFT's ", bin_hz,
                  " Hz: use fewer filters or longer frames");
@@ -102,27 +103,27 @@ void fill_filters(OwnedFeatureTables& t, const FeatureConfig& c) {
   }
 }
 
-void fill_dct(OwnedFeatureTables& t, const FeatureConfig& c) {
-  const double n = c.mel_bins;
-  for (int32_t k = 0; k < c.cepstra; ++k) {
+void fill_dct(OwnedFeatureTables& t, const SoundConfig& c) {
+  const double n = c.bins;
+  for (int32_t k = 0; k < c.coefficients; ++k) {
     const double lift =
         c.lifter > 0 ? 1 + 0.5 * c.lifter * std::sin(std::numbers::pi * k / c.lifter) : 1;
     const double scale = lift * std::sqrt((k == 0 ? 1 : 2) / n);
-    for (int32_t i = 0; i < c.mel_bins; ++i)
+    for (int32_t i = 0; i < c.bins; ++i)
       t.dct.push_back(static_cast<float>(scale * std::cos(std::numbers::pi / n * (i + 0.5) * k)));
   }
 }
 
-std::shared_ptr<const OwnedFeatureTables> make_tables(const FeatureConfig& c) {
+std::shared_ptr<const OwnedFeatureTables> make_tables(const SoundConfig& c) {
   auto t = std::make_shared<OwnedFeatureTables>();
   FeatureTables& v = t->view;
   v.window_samples = c.window_samples();
   v.fft_size = 4;
   while (v.fft_size < v.window_samples) v.fft_size *= 2;
-  v.mel_bins = c.mel_bins;
-  v.cepstra = c.kind == FeatureKind::mfcc ? c.cepstra : 0;
+  v.mel_bins = c.bins;
+  v.cepstra = c.type == FeatureType::mfcc ? c.coefficients : 0;
   v.dim = c.dim();
-  v.preemphasis = c.preemphasis;
+  v.preemphasis = static_cast<float>(c.preemphasis);
   v.remove_dc_offset = c.remove_dc_offset;
   v.energy = c.energy;
   v.raw_energy = c.raw_energy;
@@ -133,7 +134,7 @@ std::shared_ptr<const OwnedFeatureTables> make_tables(const FeatureConfig& c) {
     t->window.push_back(static_cast<float>(window_value(c.window, i, v.window_samples)));
   fill_fft(*t);
   fill_filters(*t, c);
-  if (c.kind == FeatureKind::mfcc) fill_dct(*t, c);
+  if (c.type == FeatureType::mfcc) fill_dct(*t, c);
   v.window = t->window.data();
   v.bit_reversed = t->bit_reversed.data();
   v.half_cos = t->half_cos.data();
@@ -146,7 +147,7 @@ std::shared_ptr<const OwnedFeatureTables> make_tables(const FeatureConfig& c) {
   return t;
 }
 
-int64_t first_sample(const FeatureConfig& c, int64_t frame) {
+int64_t first_sample(const SoundConfig& c, int64_t frame) {
   const int64_t shift = c.shift_samples(), window = c.window_samples();
   if (c.edges == FrameEdges::complete) return frame * shift;
   return frame * shift + shift / 2 - window / 2;
@@ -161,78 +162,50 @@ int64_t reflect(int64_t at, int64_t total) {
 }  // namespace
 }  // namespace data
 
-int32_t FeatureConfig::window_samples() const {
-  return static_cast<int32_t>(sample_rate * 0.001 * static_cast<double>(frame_length_ms));
+int32_t SoundConfig::window_samples() const {
+  return static_cast<int32_t>(rate * 0.001 * static_cast<float>(frame_ms));
 }
-int32_t FeatureConfig::shift_samples() const {
-  return static_cast<int32_t>(sample_rate * 0.001 * static_cast<double>(frame_shift_ms));
+int32_t SoundConfig::shift_samples() const {
+  return static_cast<int32_t>(rate * 0.001 * static_cast<float>(hop_ms));
 }
-int32_t FeatureConfig::dim() const {
-  return kind == FeatureKind::mfcc ? cepstra : mel_bins + (energy ? 1 : 0);
+int32_t SoundConfig::dim() const {
+  return type == FeatureType::mfcc ? coefficients : bins + (energy ? 1 : 0);
 }
-int64_t FeatureConfig::frames(int64_t samples) const {
+int64_t SoundConfig::frames(int64_t samples) const {
   const int64_t shift = shift_samples(), length = window_samples();
   if (edges == FrameEdges::centered) return (samples + shift / 2) / shift;
   return samples < length ? 0 : 1 + (samples - length) / shift;
 }
 
-void FeatureConfig::validate() const {
+void SoundConfig::validate() const {
   const auto require = [](bool ok, const char* what, auto value, const char* expected) {
     if (!ok) fail_input("features: ", what, " is ", value, ", expected ", expected);
   };
-  const float nyquist = static_cast<float>(sample_rate) / 2;
-  const float high = high_hz > 0 ? high_hz : nyquist + high_hz;
-  require(sample_rate >= 100 && sample_rate <= 768000, "sample_rate", sample_rate,
-          "100 to 768000 Hz");
-  require(frame_length_ms > 0 && frame_length_ms <= 10000 && window_samples() >= 2,
-          "frame_length_ms", frame_length_ms, "at least two samples and at most 10000 ms");
-  require(frame_shift_ms > 0 && frame_shift_ms <= 10000 && shift_samples() >= 1, "frame_shift_ms",
-          frame_shift_ms, "at least one sample and at most 10000 ms");
+  const auto finite = [](double value) { return std::isfinite(static_cast<float>(value)); };
+  const float nyquist = static_cast<float>(rate) / 2, low = static_cast<float>(low_hz);
+  const auto given_high = static_cast<float>(high_hz);
+  const float high = given_high > 0 ? given_high : nyquist + given_high;
+  RONDO_CHECK(type == FeatureType::log_mel || type == FeatureType::mfcc,
+              "features of recordings, but not of their kind");
+  require(rate >= 100 && rate <= 768000, "rate", rate, "100 to 768000 Hz");
+  require(frame_ms > 0 && frame_ms <= 10000 && window_samples() >= 2, "frame_ms", frame_ms,
+          "at least two samples and at most 10000 ms");
+  require(hop_ms > 0 && hop_ms <= 10000 && shift_samples() >= 1, "hop_ms", hop_ms,
+          "at least one sample and at most 10000 ms");
   require(preemphasis >= 0 && preemphasis <= 1, "preemphasis", preemphasis, "0 to 1");
-  require(dither >= 0 && std::isfinite(dither), "dither", dither, "0 or more");
-  require(mel_bins >= 1 && mel_bins <= 4096, "mel_bins", mel_bins, "1 to 4096");
-  require(low_hz >= 0 && low_hz < nyquist, "low_hz", low_hz, "0 to half the sample rate");
-  require(high > low_hz && high <= nyquist, "high_hz", high_hz,
-          "more than low_hz and at most half the sample rate");
-  require(kind != FeatureKind::mfcc || (cepstra >= 1 && cepstra <= mel_bins), "cepstra", cepstra,
-          "1 to mel_bins");
-  require(lifter >= 0 && std::isfinite(lifter), "lifter", lifter, "0 or more");
-  require(energy_floor >= 0 && std::isfinite(energy_floor), "energy_floor", energy_floor,
-          "0 or more");
-  require(sample_scale > 0 && std::isfinite(sample_scale), "sample_scale", sample_scale,
-          "more than 0");
+  require(dither >= 0 && finite(dither), "dither", dither, "0 or more");
+  require(bins >= 1 && bins <= 4096, "bins", bins, "1 to 4096");
+  require(low >= 0 && low < nyquist, "low_hz", low_hz, "0 to half the rate");
+  require(high > low && high <= nyquist, "high_hz", high_hz,
+          "more than low_hz and at most half the rate");
+  require(type != FeatureType::mfcc || (coefficients >= 1 && coefficients <= bins), "coefficients",
+          coefficients, "1 to bins");
+  require(lifter >= 0 && finite(lifter), "lifter", lifter, "0 or more");
+  require(energy_floor >= 0 && finite(energy_floor), "energy_floor", energy_floor, "0 or more");
+  require(sample_scale > 0 && finite(sample_scale), "sample_scale", sample_scale, "more than 0");
 }
 
-FeatureKind feature_kind(const std::string& name) {
-  for (FeatureKind k : {FeatureKind::log_mel, FeatureKind::mfcc})
-    if (name == name_of(k)) return k;
-  fail_input("features: kind is \"", name, "\", expected log_mel or mfcc");
-}
-WindowKind window_kind(const std::string& name) {
-  for (WindowKind k : {WindowKind::povey, WindowKind::hamming, WindowKind::hanning,
-                       WindowKind::blackman, WindowKind::rectangular})
-    if (name == name_of(k)) return k;
-  fail_input("features: window is \"", name,
-             "\", expected povey, hamming, hanning, blackman or rectangular");
-}
-const char* name_of(FeatureKind kind) { return kind == FeatureKind::mfcc ? "mfcc" : "log_mel"; }
-const char* name_of(WindowKind kind) {
-  switch (kind) {
-    case WindowKind::povey:
-      return "povey";
-    case WindowKind::hamming:
-      return "hamming";
-    case WindowKind::hanning:
-      return "hanning";
-    case WindowKind::blackman:
-      return "blackman";
-    case WindowKind::rectangular:
-      return "rectangular";
-  }
-  return "?";
-}
-
-FeatureExtractor::FeatureExtractor(const FeatureConfig& config) : config_(config) {
+FeatureExtractor::FeatureExtractor(const SoundConfig& config) : config_(config) {
   config_.validate();
   tables_ = data::make_tables(config_);
 }
@@ -268,7 +241,8 @@ void FeatureExtractor::compute_frames(std::span<const float> part, int64_t offse
       if (config_.dither > 0) {
         data::Random random(config_.dither_seed, dither_key, static_cast<uint64_t>(frame),
                             data::Purpose::dither);
-        for (int32_t i = 0; i < window; ++i) column[i * width] += config_.dither * random.normal();
+        const auto dither = static_cast<float>(config_.dither);
+        for (int32_t i = 0; i < window; ++i) column[i * width] += dither * random.normal();
       }
     }
     kernel.block(tables_->view, block.data(), scratch.data(), lanes,
@@ -278,7 +252,7 @@ void FeatureExtractor::compute_frames(std::span<const float> part, int64_t offse
 
 Matrix FeatureStream::accept(std::span<const float> samples) {
   kept_.insert(kept_.end(), samples.begin(), samples.end());
-  const FeatureConfig& c = extractor_.config();
+  const SoundConfig& c = extractor_.config();
   const int64_t received = offset_ + static_cast<int64_t>(kept_.size());
   int64_t ready = next_frame_;
   while (data::first_sample(c, ready) + c.window_samples() <= received) ++ready;
@@ -294,7 +268,7 @@ Matrix FeatureStream::finish() {
 }
 
 Matrix FeatureStream::take(int64_t up_to, int64_t total) {
-  const FeatureConfig& c = extractor_.config();
+  const SoundConfig& c = extractor_.config();
   Matrix out(up_to - next_frame_, c.dim());
   extractor_.compute_frames(kept_, offset_, total, next_frame_, out.frames, 0, out.data.data());
   next_frame_ = up_to;

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,31 +20,34 @@
 
 namespace rondo {
 
-enum class FeatureKind : uint8_t { log_mel, mfcc };
+// What frames are made of. Recordings give the first two; ready: they lie in files; image: columns
+// of the image of a line.
+enum class FeatureType : uint8_t { log_mel, mfcc, ready, image };
 enum class WindowKind : uint8_t { povey, hamming, hanning, blackman, rectangular };
 // complete: only frames that fit into the recording ("snip_edges"). centered: one frame per shift,
 // reflecting the samples at both ends.
 enum class FrameEdges : uint8_t { complete, centered };
 
-struct FeatureConfig {
-  FeatureKind kind = FeatureKind::log_mel;
-  int32_t sample_rate = 16000;  // Hz
-  float frame_length_ms = 25;
-  float frame_shift_ms = 10;
+// Of recordings. The numbers take part as f32.
+struct SoundConfig {
+  FeatureType type = FeatureType::log_mel;
+  int32_t bins = 40;          // of the mel scale
+  int32_t coefficients = 13;  // MFCC: C0 included
+  int32_t rate = 16000;       // Hz
+  double frame_ms = 25;
+  double hop_ms = 10;
+  double low_hz = 20;
+  double high_hz = 0;  // 0 or negative: so far below half the rate
+  double preemphasis = 0.97;
+  double dither = 0;  // standard deviation, in units of 16-bit samples
+
+  // What follows is no setting of a run.
   WindowKind window = WindowKind::povey;
   FrameEdges edges = FrameEdges::complete;
-  float preemphasis = 0.97f;
   bool remove_dc_offset = true;
-  float dither = 0;  // standard deviation, in units of 16-bit samples
   uint64_t dither_seed = 0;
-
-  int32_t mel_bins = 80;
-  float low_hz = 20;
-  float high_hz = 0;  // 0 or negative: so far below half the sample rate
   bool power = true;  // false: magnitude spectrum
-
-  int32_t cepstra = 13;  // MFCC: coefficients, C0 included
-  float lifter = 22;     // MFCC: 0 = none
+  float lifter = 22;  // MFCC: 0 = none
 
   // Log energy: an extra first column of log-mel features; in place of C0 for MFCC.
   bool energy = false;
@@ -55,7 +57,7 @@ struct FeatureConfig {
   // Kaldi's features are those of 16-bit samples; ours lie in [-1, 1].
   float sample_scale = 32768;
 
-  bool operator==(const FeatureConfig&) const = default;
+  bool operator==(const SoundConfig&) const = default;
 
   int32_t window_samples() const;
   int32_t shift_samples() const;
@@ -66,11 +68,6 @@ struct FeatureConfig {
   void validate() const;
 };
 
-FeatureKind feature_kind(const std::string& name);  // throws InputError on an unknown name
-WindowKind window_kind(const std::string& name);
-const char* name_of(FeatureKind kind);
-const char* name_of(WindowKind kind);
-
 namespace data {
 struct OwnedFeatureTables;
 }
@@ -78,8 +75,8 @@ struct OwnedFeatureTables;
 class FeatureExtractor {
  public:
   // Throws InputError when the configuration is not sound.
-  explicit FeatureExtractor(const FeatureConfig& config);
-  const FeatureConfig& config() const { return config_; }
+  explicit FeatureExtractor(const SoundConfig& config);
+  const SoundConfig& config() const { return config_; }
 
   // All frames of a recording, full scale [-1, 1]. A recording shorter than a frame gives none.
   // `dither_key` tells recordings apart when there is dither (a FeatureStream's key is 0).
@@ -92,7 +89,7 @@ class FeatureExtractor {
   void compute_frames(std::span<const float> part, int64_t offset, int64_t total, int64_t first,
                       int64_t count, uint64_t dither_key, float* out) const;
 
-  FeatureConfig config_;
+  SoundConfig config_;
   std::shared_ptr<const data::OwnedFeatureTables> tables_;
 };
 

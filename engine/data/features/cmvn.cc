@@ -17,14 +17,6 @@ double inverse_deviation(double variance) {
 
 }  // namespace
 
-CmvnMode cmvn_mode(const std::string& name) {
-  for (CmvnMode m :
-       {CmvnMode::none, CmvnMode::mean, CmvnMode::mean_variance, CmvnMode::global, CmvnMode::whole})
-    if (name == name_of(m)) return m;
-  fail_input("features: cmvn is \"", name,
-             "\", expected none, mean, mean_variance, global or whole");
-}
-
 const char* name_of(CmvnMode mode) {
   switch (mode) {
     case CmvnMode::none:

@@ -13,7 +13,6 @@ namespace rondo {
 
 // whole: all values of an utterance have one mean and one variance (the pixels of a line).
 enum class CmvnMode : uint8_t { none, mean, mean_variance, global, whole };
-CmvnMode cmvn_mode(const std::string& name);  // throws InputError on an unknown name
 const char* name_of(CmvnMode mode);
 
 // Per column, or of all values as one: minus the mean, and with mean_variance and whole divided by

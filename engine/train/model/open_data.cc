@@ -13,31 +13,6 @@
 
 namespace rondo {
 
-FeatureConfig feature_config(const FeaturesConfig& f) {
-  FeatureConfig c;
-  c.kind = f.type == FeatureType::mfcc ? FeatureKind::mfcc : FeatureKind::log_mel;
-  c.sample_rate = f.rate;
-  c.frame_length_ms = static_cast<float>(f.frame_ms);
-  c.frame_shift_ms = static_cast<float>(f.hop_ms);
-  c.mel_bins = f.bins;
-  c.cepstra = f.coefficients;
-  c.low_hz = static_cast<float>(f.low_hz);
-  c.high_hz = static_cast<float>(f.high_hz);
-  c.preemphasis = static_cast<float>(f.preemphasis);
-  c.dither = static_cast<float>(f.dither);
-  return c;
-}
-
-LineConfig line_config(const FeaturesConfig& f) {
-  return {.height = f.height,
-          .padding = f.padding,
-          .ink = f.ink,
-          .contrast = f.contrast,
-          .deskew = f.deskew,
-          .centre = f.centre,
-          .direction = f.direction};
-}
-
 InputKind input_kind(FeatureType type) {
   if (type == FeatureType::ready) return InputKind::features;
   return type == FeatureType::image ? InputKind::image : InputKind::recording;
@@ -67,46 +42,6 @@ TargetKind target_kind(Task task) {
   }
   return TargetKind::none;
 }
-
-namespace {
-
-AugmentConfig augmentation(const AugmentSettings& a) {
-  AugmentConfig c;
-  c.speeds.assign(a.speed.begin(), a.speed.end());
-  c.noise_probability = static_cast<float>(a.noise);
-  c.snr_low_db = static_cast<float>(a.noise_snr_low);
-  c.snr_high_db = static_cast<float>(a.noise_snr_high);
-  if (a.spec_augment) {
-    c.time_masks = a.time_masks;
-    c.time_mask_frames = a.time_width;
-    c.time_mask_share = static_cast<float>(a.time_share);
-    c.frequency_masks = a.frequency_masks;
-    c.frequency_mask_bins = a.frequency_width;
-  }
-  return c;
-}
-
-DistortConfig distortion(const DistortSettings& d) {
-  DistortConfig c;
-  c.probability = static_cast<float>(d.probability);
-  c.stretch = static_cast<float>(d.stretch);
-  c.slant = static_cast<float>(d.slant);
-  c.rotation = static_cast<float>(d.rotation);
-  c.size = static_cast<float>(d.size);
-  c.offset = static_cast<float>(d.offset);
-  c.elastic = static_cast<float>(d.elastic);
-  c.thickness = static_cast<float>(d.thickness);
-  c.blur = static_cast<float>(d.blur);
-  c.fade = static_cast<float>(d.fade);
-  c.noise = static_cast<float>(d.noise);
-  c.background = static_cast<float>(d.background);
-  c.show_through = static_cast<float>(d.show_through);
-  c.cutouts = d.cutouts;
-  c.cutout_size = static_cast<float>(d.cutout_size);
-  return c;
-}
-
-}  // namespace
 
 namespace {
 
@@ -212,8 +147,8 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
                                               const MediaReaders& readers,
                                               const TargetNames& names) {
   DatasetOptions o;
-  o.features = feature_config(config.features);
-  o.line = line_config(config.features);
+  o.features = config.features;
+  o.line = config.features;
   o.cmvn = cmvn_mode_of(config.features);
   o.seed = config.training.seed;
   o.target = use == DataUse::inference ? TargetKind::none : target_kind(config.task);
@@ -221,9 +156,9 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
   o.max_frames = use == DataUse::training ? config.data.max_frames : 0;
   o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
   if (use == DataUse::training) {
-    o.augment = augmentation(config.augment);
-    o.augment.noises = noise_recordings(config, readers.audio);
-    o.distort = distortion(config.distort);
+    o.augment = config.augment;
+    o.noises = noise_recordings(config, readers.audio);
+    o.distort = config.distort;
     using Kind = DatasetProblem::Kind;
     o.left_out.push_back(Kind::too_long);
     if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
@@ -262,7 +197,7 @@ Manifest read_texts(const Config& config, const std::string& manifest, DotlessI*
 }
 
 void require_data_settings(const Config& config) {
-  const AugmentSettings& a = config.augment;
+  const AugmentConfig& a = config.augment;
   if (!a.noise_recordings.empty() && !(a.noise > 0)) {
     fail_input("augment.noise_recordings is '", a.noise_recordings,
                "', but augment.noise is 0: no utterance would get noise");

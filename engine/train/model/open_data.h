@@ -20,8 +20,6 @@ enum class DataUse : uint8_t {
   inference,   // no targets
 };
 
-FeatureConfig feature_config(const FeaturesConfig& features);
-LineConfig line_config(const FeaturesConfig& features);
 CmvnMode cmvn_mode_of(const FeaturesConfig& features);
 // What a model with these features reads.
 InputKind input_kind(FeatureType type);

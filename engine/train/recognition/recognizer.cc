@@ -62,7 +62,7 @@ void Recognizer::require_trained_on(InputKind wanted, const char* inputs) const 
 Matrix Recognizer::features(const GreyImage& image, const std::string& name) const {
   require_trained_on(InputKind::image, "images");
   if (is_blank(image)) return {};
-  const LineConfig line = line_config(description().config.features);
+  const LineConfig& line = description().config.features;
   const GreyImage level = shaped(line, image);
   line.require_line(level.info(), name);
   return line_features(line, level, line.scaled_width(level.info()));
@@ -74,7 +74,7 @@ Matrix Recognizer::features(const Waveform& audio) const {
   RONDO_CHECK(audio.sample_rate == f.rate, "audio at ", audio.sample_rate, " Hz, the model reads ",
               f.rate);
   if (description().config.task == Task::ctc && audio.is_digital_silence()) return {};
-  return FeatureExtractor(feature_config(f)).compute(audio.samples);
+  return FeatureExtractor(f).compute(audio.samples);
 }
 
 Transcript Recognizer::transcribe(const Waveform& audio) { return transcribe(features(audio)); }

@@ -73,7 +73,7 @@ struct RecognizerStream::State {
 RecognizerStream::State::State(Recognizer& model, double chunk_seconds)
     : model_(model),
       graph_(graph_of(model)),
-      features_(FeatureExtractor(feature_config(model.description().config.features))) {
+      features_(FeatureExtractor(model.description().config.features)) {
   RONDO_CHECK(chunk_seconds > 0, "chunks of ", chunk_seconds, " seconds");
   const double hop = model.description().config.features.hop_ms / 1000;
   const auto blocks = static_cast<int64_t>(std::ceil(chunk_seconds / hop / graph_.block));
