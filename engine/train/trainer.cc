@@ -5,6 +5,7 @@
 #include <deque>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "engine/data/features/files.h"
@@ -40,7 +41,8 @@ constexpr size_t lasting_votes = vote_end + 1;
 
 class Trainer {
  public:
-  Trainer(const Config& config, const TrainerOptions& options)
+  // `training`: config.data.train, read; nothing where the data are open already.
+  Trainer(const Config& config, const TrainerOptions& options, std::optional<Manifest> training)
       : config_(config), options_(options), ranks_(make_ranks(1)), progress_(options.kept) {
     const Ranks setup = make_ranks(10);
     require_same_settings(setup, config_, options.version);
@@ -56,7 +58,7 @@ class Trainer {
       report_->warnings(store_->take_warnings());
       report_->warnings(remove_leftovers(config_));
     }
-    s_ = set_up_training(setup, config_, options_, *report_);
+    s_ = set_up_training(setup, config_, options_, *report_, std::move(training));
     if (store_) store_->set_best_after(s_.state.chosen_by_since);
     votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
     strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size(), lasting_votes}, s_);
@@ -547,6 +549,7 @@ class Trainer {
 }  // namespace
 
 TrainingSummary train(const Config& config, const TrainerOptions& options) {
+  std::optional<Manifest> training;
   // Before the checkpoint directory is made.
   const auto check = [&] {
     if (config.data.train.empty() && options.start == StartFrom::checkpoint) {
@@ -564,15 +567,15 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
     require_metric(config);
     require_files_apart(config, options);
     if (options.kept && options.kept->train) return;  // it is open
-    data::require_regular_file(config.data.train);    // read several times, unlike a pipe
-    read_manifest(config.data.train);
+    data::require_regular_file(config.data.train);    // read again by a run that goes on
+    training = read_manifest(config.data.train);
   };
   if (options.group) {
     Ranks(*options.group, std::chrono::minutes(10)).together(check);
   } else {
     check();
   }
-  Trainer trainer(config, options);
+  Trainer trainer(config, options, std::move(training));
   return trainer.run();
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "engine/io/json.h"
 #include "engine/reduce/long_work.h"
@@ -64,8 +66,12 @@ void require_same_data(const ManifestDataset* data, std::string_view noun,
 class Setup {
  public:
   Setup(const Ranks& ranks, const Config& config, const TrainerOptions& options,
-        TrainingReport* report)
-      : ranks_(ranks), config_(config), options_(options), report_(report) {}
+        TrainingReport* report, std::optional<Manifest> training = {})
+      : ranks_(ranks),
+        config_(config),
+        options_(options),
+        report_(report),
+        training_(std::move(training)) {}
 
   TrainingSetup run() {
     ranks_.at_first([&] { find_start(); });
@@ -286,7 +292,8 @@ class Setup {
 
   void read_data() {
     DotlessI dotless_i;
-    Manifest training = read_texts(config_, config_.data.train, &dotless_i);
+    Manifest training = training_ ? std::move(*training_) : read_manifest(config_.data.train);
+    change_texts(config_, training, &dotless_i);
     if (report_ && dotless_i.matters())
       report_->message("warning: " + dotless_i.found() + "; text.locale=tr makes \u0131 of I");
     if (config_.task == Task::ctc) {
@@ -427,9 +434,10 @@ class Setup {
   const Ranks& ranks_;
   const Config& config_;
   const TrainerOptions& options_;
-  TrainingReport* const report_;  // nullptr: nobody hears what there is to say of the data
-  StringMap metadata_;            // of a run that goes on
-  StringMap origin_;              // of the model that training.init_from names
+  TrainingReport* const report_;      // nullptr: nobody hears what there is to say of the data
+  std::optional<Manifest> training_;  // as it is read; taken by read_data()
+  StringMap metadata_;                // of a run that goes on
+  StringMap origin_;                  // of the model that training.init_from names
   std::vector<std::string> origin_alphabet_, origin_classes_;
   TrainingSetup s_;
 };
@@ -533,8 +541,9 @@ void require_same_settings(const Ranks& ranks, const Config& config, const std::
 }
 
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
-                              const TrainerOptions& options, TrainingReport& report) {
-  return Setup(ranks, config, options, &report).run();
+                              const TrainerOptions& options, TrainingReport& report,
+                              std::optional<Manifest> training) {
+  return Setup(ranks, config, options, &report, std::move(training)).run();
 }
 
 void open_data_early(const Config& config, const TrainerOptions& options) {

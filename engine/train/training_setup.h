@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/data/manifest.h"
 #include "engine/io/checkpoint.h"
 #include "engine/reduce/ranks.h"
 #include "engine/train/model/model_file.h"
@@ -43,9 +44,11 @@ void require_same_settings(const Ranks& ranks, const Config& config, const std::
 
 // Called by all ranks. Rank 0 alone reads in the checkpoint directory: a run that goes on reaches
 // the other ranks from there, its state here, its weights in restore_training(). A run that rank 0
-// kept (TrainerOptions::kept) goes on from its memory instead.
+// kept (TrainerOptions::kept) goes on from its memory instead. `training`: config.data.train, if
+// the caller has read it.
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
-                              const TrainerOptions& options, TrainingReport& report);
+                              const TrainerOptions& options, TrainingReport& report,
+                              std::optional<Manifest> training);
 
 // Opens the data of a run before there are others to agree with, into options.kept: a process that
 // joins a run later does not keep its ranks waiting then. What does not suit the run's alphabet,

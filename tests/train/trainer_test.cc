@@ -171,6 +171,25 @@ TEST_CASE("a loss over no utterances is no number", "[trainer]") {
   CHECK(loss_text(0.25) == "0.2500");
 }
 
+TEST_CASE("train() reads its manifest once", "[trainer]") {
+  const TrainingCorpus corpus;
+  // Between the checks of settings and data, before the directory is made, and the run's own work.
+  struct Remover final : TrainingObserver {
+    std::string manifest;
+    void message(const std::string& text) override {
+      if (text.find("starting anew") != std::string::npos) std::filesystem::remove(manifest);
+    }
+  } remover;
+  Config c = corpus.config("run");
+  remover.manifest = c.data.train;
+  c.training.max_steps = 1;
+  TrainerOptions o;
+  o.start = StartFrom::checkpoint_if_any;
+  o.observer = &remover;
+  CHECK(train(c, o).steps == 1);
+  CHECK_FALSE(std::filesystem::exists(remover.manifest));
+}
+
 TEST_CASE("train() prints nothing unasked, and tells its observer", "[trainer]") {
   const TrainingCorpus corpus;
   Notes notes;

@@ -182,17 +182,21 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
   return data;
 }
 
-Manifest read_texts(const Config& config, const std::string& manifest, DotlessI* found) {
-  Manifest read = read_manifest(manifest);
-  if (!config.text.any()) return read;
-  for (ManifestEntry& e : read.entries) {
+void change_texts(const Config& config, Manifest& manifest, DotlessI* found) {
+  if (!config.text.any()) return;
+  for (ManifestEntry& e : manifest.entries) {
     try {
       if (e.text && found && config.text.puts_dot_on_i()) found->add(*e.text);
       if (e.text) e.text = apply_rules(config.text, *e.text);
     } catch (const InputError& error) {
-      fail_input(read.where(e), ": ", error.what());
+      fail_input(manifest.where(e), ": ", error.what());
     }
   }
+}
+
+Manifest read_texts(const Config& config, const std::string& manifest) {
+  Manifest read = read_manifest(manifest);
+  change_texts(config, read);
   return read;
 }
 

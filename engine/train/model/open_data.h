@@ -28,9 +28,11 @@ TargetKind target_kind(Task task);
 // Throws InputError for settings that the kind of features leaves without effect.
 void require_data_settings(const Config& config);
 
-// The manifest, its texts changed by the configuration's rules. Throws InputError, by the line of a
-// text that is not UTF-8.
-Manifest read_texts(const Config& config, const std::string& manifest, DotlessI* found = nullptr);
+// The texts of a manifest, changed by the configuration's rules. Throws InputError, by the line of
+// a text that is not UTF-8.
+void change_texts(const Config& config, Manifest& manifest, DotlessI* found = nullptr);
+// The same of a file.
+Manifest read_texts(const Config& config, const std::string& manifest);
 
 // What a run's or a model's targets are written in.
 struct TargetNames {
@@ -41,8 +43,8 @@ struct TargetNames {
       : text(text_), classes(std::move(classes_)) {}
 };
 
-// `manifest`: by read_texts(). The readers and `names.text` are borrowed by the result. Of a large
-// manifest of recordings it keeps their lengths in a file beside it (length_cache.h). Throws
+// `manifest`: after change_texts(). The readers and `names.text` are borrowed by the result. Of a
+// large manifest of recordings it keeps their lengths in a file beside it (length_cache.h). Throws
 // InputError.
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest manifest, DataUse use,
                                               const MediaReaders& readers,
