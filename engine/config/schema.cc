@@ -183,6 +183,8 @@ Builder augment_fields(AugmentConfig& c) {
 Builder distort_fields(DistortConfig& c) {
   Builder b("distort");
   b.add("probability", &c.probability, share, "of each of these, drawn by itself");
+  b.add("strength", &c.strength, from(0, 100),
+        "all that follow are so many times as strong; of cutouts, as large; 0: none");
   b.add("stretch", &c.stretch, from(0, 0.5), "wider or narrower by up to this share");
   b.add("slant", &c.slant, from(0, 60), "greatest lean of upright strokes, degrees");
   b.add("rotation", &c.rotation, from(0, 30), "greatest turn about the middle, degrees");

@@ -18,7 +18,7 @@ using data::Random;
 // not change what the others do.
 float draw(Random& random, const DistortConfig& c, double setting) {
   const bool happens = random.uniform() < static_cast<float>(c.probability);
-  const auto most = static_cast<float>(setting);
+  const auto most = static_cast<float>(c.strength * setting);
   const auto value = static_cast<float>(random.uniform(-most, most));
   return happens ? value : 0;
 }
@@ -217,11 +217,12 @@ void lay_background(const DistortConfig& c, const AugmentKey& key, Matrix& line)
 }
 
 void cut_out(const DistortConfig& c, Random& random, Matrix& line) {
+  if (c.strength == 0) return;
+  const auto most_side = static_cast<float>(c.strength * c.cutout_size);
   for (int32_t i = 0; i < c.cutouts; ++i) {
     const bool happens = random.uniform() < static_cast<float>(c.probability);
     const auto side = [&](int64_t most) {
-      return std::min<int64_t>(
-          1 + static_cast<int64_t>(random.uniform(0, static_cast<float>(c.cutout_size))), most);
+      return std::min<int64_t>(1 + static_cast<int64_t>(random.uniform(0, most_side)), most);
     };
     const int64_t width = side(line.frames), height = side(line.dim);
     const int64_t x = random.below(line.frames - width + 1),
@@ -237,28 +238,35 @@ void cut_out(const DistortConfig& c, Random& random, Matrix& line) {
 }  // namespace
 
 void DistortConfig::validate() const {
-  const auto require = [](bool ok, const char* what, auto value, const char* expected) {
-    if (!ok) fail_input("distort: ", what, " is ", value, ", expected ", expected);
+  const auto require = [](bool ok, const char* what, auto value, auto... expected) {
+    if (!ok) fail_input("distort: ", what, " is ", value, ", expected ", expected...);
   };
   require(probability >= 0 && probability <= 1, "probability", probability, "0 to 1");
-  require(stretch >= 0 && stretch <= 0.5, "stretch", stretch, "0 to 0.5");
-  require(slant >= 0 && slant <= 60, "slant", slant, "0 to 60");
-  require(rotation >= 0 && rotation <= 30, "rotation", rotation, "0 to 30");
-  require(size >= 0 && size <= 0.5, "size", size, "0 to 0.5");
-  require(offset >= 0 && offset <= 100, "offset", offset, "0 to 100");
-  require(elastic >= 0 && elastic <= 100, "elastic", elastic, "0 to 100");
-  require(thickness >= 0 && thickness <= 10, "thickness", thickness, "0 to 10");
-  require(blur >= 0 && blur <= 20, "blur", blur, "0 to 20");
-  require(fade >= 0 && fade <= 1, "fade", fade, "0 to 1");
-  require(background >= 0 && background <= 1, "background", background, "0 to 1");
-  require(show_through >= 0 && show_through <= 1, "show_through", show_through, "0 to 1");
-  require(noise >= 0 && noise <= 1, "noise", noise, "0 to 1");
+  require(strength >= 0 && std::isfinite(strength), "strength", strength, "0 or more");
+  const auto require_part = [&](const char* what, double setting, double most) {
+    require(setting >= 0 && setting <= most, what, setting, "0 to ", most);
+    const double all = strength * setting;
+    if (all > most) require(false, str(what, " times strength").c_str(), all, "0 to ", most);
+  };
+  require_part("stretch", stretch, 0.5);
+  require_part("slant", slant, 60);
+  require_part("rotation", rotation, 30);
+  require_part("size", size, 0.5);
+  require_part("offset", offset, 100);
+  require_part("elastic", elastic, 100);
+  require_part("thickness", thickness, 10);
+  require_part("blur", blur, 20);
+  require_part("fade", fade, 1);
+  require_part("background", background, 1);
+  require_part("show_through", show_through, 1);
+  require_part("noise", noise, 1);
   require(cutouts >= 0 && cutouts <= 1000, "cutouts", cutouts, "0 to 1000");
-  require(cutout_size >= 0 && cutout_size <= 1024, "cutout_size", cutout_size, "0 to 1024");
+  require_part("cutout_size", cutout_size, 1024);
 }
 
 int32_t least_line_stretch(const DistortConfig& c) {
-  return 1000 - static_cast<int32_t>(std::lround(1000 * static_cast<float>(c.stretch)));
+  return 1000 -
+         static_cast<int32_t>(std::lround(1000 * static_cast<float>(c.strength * c.stretch)));
 }
 
 int32_t greatest_line_stretch(const DistortConfig& c) { return 2000 - least_line_stretch(c); }

@@ -1,7 +1,8 @@
 // Variations of text lines in training: every function is pure in (seed, epoch, line), as those of
 // augment.h are.
 //
-// Each kind is drawn by itself with `probability`, and its strength uniformly up to the setting.
+// Each kind is drawn by itself with `probability`, and how strong it is uniformly up to its setting
+// times `strength`. Without any strength there are no cutouts.
 // First the line is bent (one interpolation: slant, rotation, size, offset and a grid of random
 // shifts), then strokes are thickened or thinned by grey morphology, blurred and faded, the paper
 // gets a background, and all is made noisy and covered in places.
@@ -24,6 +25,7 @@ namespace rondo {
 // take part as f32.
 struct DistortConfig {
   double probability = 0.5;  // of each kind, for each line and epoch
+  double strength = 1;       // times all that follow; of cutouts times their size
   double stretch = 0;        // wider or narrower by up to this share
   double slant = 0;          // degrees that upright strokes lean, to either side
   double rotation = 0;       // degrees about the line's middle, to either side

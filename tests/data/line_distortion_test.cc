@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 
 using namespace rondo;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -440,6 +441,33 @@ TEST_CASE("stretch is drawn within its share, by chance, the same every time", "
   CHECK(greatest > 1190);
 }
 
+TEST_CASE("strength multiplies every kind, and 1 changes none", "[distort]") {
+  const std::vector<double DistortConfig::*> parts = {
+      &DistortConfig::stretch,    &DistortConfig::slant,      &DistortConfig::rotation,
+      &DistortConfig::size,       &DistortConfig::offset,     &DistortConfig::elastic,
+      &DistortConfig::thickness,  &DistortConfig::blur,       &DistortConfig::fade,
+      &DistortConfig::noise,      &DistortConfig::background, &DistortConfig::show_through,
+      &DistortConfig::cutout_size};
+  const auto result = [](const DistortConfig& c, uint64_t epoch) {
+    return std::pair(line_stretch(c, {1, epoch, 3}), distorted(c, epoch));
+  };
+  for (const auto part : parts) {
+    CAPTURE(&part - parts.data());
+    DistortConfig whole = always(), halved = always(), none = always();
+    whole.cutouts = halved.cutouts = none.cutouts = part == &DistortConfig::cutout_size ? 3 : 0;
+    whole.cutout_size = 8;
+    whole.*part = part == &DistortConfig::cutout_size ? 8 : 0.25;
+    halved.*part = 2 * whole.*part;
+    halved.strength = 0.5;
+    none.*part = whole.*part;
+    none.strength = 0;
+    for (uint64_t epoch = 0; epoch < 5; ++epoch) {
+      CHECK(result(halved, epoch) == result(whole, epoch));
+      CHECK(result(none, epoch) == result(always(), epoch));
+    }
+  }
+}
+
 TEST_CASE("settings out of range are named", "[distort]") {
   DistortConfig c;
   c.stretch = 0.9;
@@ -447,6 +475,16 @@ TEST_CASE("settings out of range are named", "[distort]") {
   c = {};
   c.noise = std::nanf("");
   CHECK_THROWS_AS(c.validate(), InputError);
+  c = {};
+  c.stretch = 0.25;
+  c.strength = 2;
+  CHECK_NOTHROW(c.validate());
+  c.strength = 3;
+  CHECK_THROWS_WITH(c.validate(), Contains("stretch times strength is 0.75, expected 0 to 0.5"));
+  for (const double bad : {-1.0, std::nan("")}) {
+    c.strength = bad;
+    CHECK_THROWS_WITH(c.validate(), Contains("strength is"));
+  }
   // Each up to its limit.
   const std::vector<std::pair<double DistortConfig::*, double>> limits = {
       {&DistortConfig::probability, 1}, {&DistortConfig::stretch, 0.5},

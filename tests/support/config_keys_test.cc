@@ -152,6 +152,7 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(augment, noise_snr_low);
   MEMBER(augment, noise_snr_high);
   MEMBER(distort, probability);
+  MEMBER(distort, strength);
   MEMBER(distort, stretch);
   MEMBER(distort, slant);
   MEMBER(distort, rotation);

@@ -206,6 +206,7 @@ TEST_CASE(
   const Line l;
   using Set = std::function<void(DistortConfig&)>;
   const std::vector<std::pair<const char*, Set>> keys = {
+      {"strength", [](auto& d) { d.offset = 3, d.strength = 2.5; }},
       {"stretch", [](auto& d) { d.stretch = 0.25; }},
       {"slant", [](auto& d) { d.slant = 20; }},
       {"rotation", [](auto& d) { d.rotation = 3; }},
