@@ -225,13 +225,13 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
     require_kind(input, model, InputKind::image);
     const LineConfig& line = model.description().config.features;
     InputExtent extent;
-    Matrix features = read_features(input, model, images, &extent);
+    GreyImage image;
+    Matrix features = read_features(input, model, images, &extent, &image);
     tell_warning(extent);
     Prediction p;
     p.transcript = model.transcribe(std::move(features));
     draw_line_alignment(o.picture, input.name, p.transcript, model.vocabulary(),
-                        model.frame_seconds(), line,
-                        shaped(line, read_image(input, images, line.direction)));
+                        model.frame_seconds(), line, shaped(line, std::move(image)));
     place(p.transcript, extent, line);
     PageOutput page(style, inputs, images, line.direction);
     if (is_of_pages(style.format)) return page.take(&p.transcript);

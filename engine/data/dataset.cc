@@ -8,6 +8,7 @@
 #include "engine/data/features/feature_file.h"
 #include "engine/data/image/line_shape.h"
 #include "engine/data/manifest_field.h"
+#include "engine/data/measured_lines.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"
@@ -92,6 +93,8 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
                 " Hz, features at ", options_.features.rate);
     if (noise.samples.empty()) fail_input("augment: a recording of noise holds no samples");
   }
+  if (options_.line.deskew || options_.line.centre)
+    measured_ = std::make_unique<data::MeasuredLines>();
   items_.reserve(manifest.entries.size());
   for (ManifestEntry& e : manifest.entries) {
     items_.emplace_back();
@@ -140,6 +143,8 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   }
 }
 
+ManifestDataset::~ManifestDataset() = default;
+
 std::optional<DatasetProblem> ManifestDataset::prepare(Item& item, int32_t& dim) const {
   const std::string where = str(manifest_path_, ":", item.entry.line);
   try {
@@ -165,10 +170,13 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
   }
   if (e.kind == InputKind::image) {
     if (!readers_.images) fail_input(e.path, ": this program cannot read images");
-    // By its ink, so all of it is read for its size alone.
-    item.image = options_.line.deskew || options_.line.centre
-                     ? line_image(e).info()
-                     : region_info(*readers_.images, e.file(), e.region);
+    if (measured_) {
+      const GreyImage line = line_image(e);
+      item.image = line.info();
+      item.measured = measured_->keep(line);
+    } else {
+      item.image = region_info(*readers_.images, e.file(), e.region);
+    }
     options_.line.require_line(item.image, e.path);
     dim = options_.line.height;
     return;
@@ -426,7 +434,9 @@ GreyImage ManifestDataset::line_image(const ManifestEntry& e) const {
 
 Matrix ManifestDataset::line_of(const Item& item, const AugmentKey* augment) const {
   const ManifestEntry& e = item.entry;
-  const GreyImage image = line_image(e);
+  std::optional<GreyImage> kept;
+  if (measured_) kept = measured_->get(item.measured, augment != nullptr);
+  const GreyImage image = kept ? std::move(*kept) : line_image(e);
   if (image.width != item.image.width || image.height != item.image.height)
     fail_input(e.path, ": has changed since training began: now ", image.width, " x ", image.height,
                " pixels");

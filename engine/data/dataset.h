@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,6 +112,10 @@ const char* name_of(DatasetProblem::Kind kind);
 std::string summarize(const std::vector<DatasetProblem>& problems, int64_t all,
                       std::string_view noun, const std::string& manifest, size_t limit = 10);
 
+namespace data {
+class MeasuredLines;
+}
+
 class ManifestDataset final : public Dataset {
  public:
   // The readers and `text` are borrowed and must outlive the dataset; nullptr where the manifest
@@ -120,6 +125,7 @@ class ManifestDataset final : public Dataset {
   // nothing remains.
   ManifestDataset(Manifest manifest, const DatasetOptions& options, const MediaReaders& readers,
                   const TextEncoder* text);
+  ~ManifestDataset() override;
 
   int64_t size() const override { return static_cast<int64_t>(items_.size()); }
   int32_t feature_dim() const override { return feature_dim_; }
@@ -158,6 +164,7 @@ class ManifestDataset final : public Dataset {
     int32_t sample_rate = 0;  // its own; 0: not known
     int64_t ready_frames = 0;
     ImageInfo image;
+    int64_t measured = 0;  // in measured_
   };
 
   const Item& item(int64_t i) const;
@@ -181,6 +188,7 @@ class ManifestDataset final : public Dataset {
   MediaReaders readers_;
   const TextEncoder* text_;
   std::optional<FeatureExtractor> extractor_;
+  std::unique_ptr<data::MeasuredLines> measured_;  // where a line's size is that of its ink
   std::vector<Item> items_;
   std::vector<DatasetProblem> problems_;
   int32_t feature_dim_ = 0;

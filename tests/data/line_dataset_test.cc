@@ -1,7 +1,9 @@
 // Data sets of the images of lines: what they become, and what is found before training.
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "engine/data/dataset.h"
 #include "engine/data/features/files.h"
@@ -79,6 +81,60 @@ TEST_CASE("lines become as many frames as their images are wide, in every epoch"
   l.options.output_frames = [](int64_t n) { return n == 86 ? 1 : 100; };
   CHECK_THROWS_WITH(l.open(whole), Contains("its labels need 2 frames of the network's output, "
                                             "the image gives 1"));
+}
+
+namespace {
+
+class CountingReader final : public ImageReader {
+ public:
+  explicit CountingReader(const ImageReader& reader) : reader_(reader) {}
+  ImageInfo info(const FilePart& file) const override { return reader_.info(file); }
+  GreyImage read(const FilePart& file) const override {
+    ++decoded;
+    return reader_.read(file);
+  }
+  mutable std::atomic<int> decoded = 0;
+
+ private:
+  const ImageReader& reader_;
+};
+
+}  // namespace
+
+TEST_CASE("an image is decoded once for its size and its first use", "[dataset]") {
+  Lines l;
+  l.image("a.png", 200, 40);
+  l.image("page.png", 300, 100);
+  l.options.threads = 2;
+  const Manifest manifest =
+      read_manifest(l.folder.write("m.jsonl", R"({"image_filepath": "a.png", "text": "ab"}
+{"image_filepath": "page.png", "text": "b", "region": [50, 10, 200, 40]}
+{"image_filepath": "page.png", "text": "b", "region": [50, 10, 200, 40]}
+)"));
+  for (const bool by_ink : {false, true}) {
+    CAPTURE(by_ink);
+    l.options.line.centre = by_ink;
+    l.options.distort.noise = 0.1;
+    const CountingReader reader(l.images);
+    const ManifestDataset d(manifest, l.options, {nullptr, &reader}, &l.alphabet);
+    REQUIRE(d.size() == 3);
+    CHECK(reader.decoded == (by_ink ? 3 : 0));
+    std::vector<Matrix> raw, first;
+    if (by_ink) {  // as for statistics of all data, before they are used
+      for (int64_t i = 0; i < d.size(); ++i) raw.push_back(d.raw_features(i));
+    }
+    for (int64_t i = 0; i < d.size(); ++i) first.push_back(d.load(i, 1).features);
+    CHECK(reader.decoded == 3);
+    for (int64_t i = 0; i < d.size(); ++i) {
+      CHECK(d.load(i, 1).features == first[static_cast<size_t>(i)]);
+      if (by_ink) CHECK(d.raw_features(i) == raw[static_cast<size_t>(i)]);
+    }
+    CHECK(reader.decoded == (by_ink ? 9 : 6));
+    // What has changed is told all the same.
+    l.image("a.png", 200, 60);
+    CHECK_THROWS_WITH(d.load(0, 2), Contains("a.png: has changed since training began"));
+    l.image("a.png", 200, 40);
+  }
 }
 
 TEST_CASE("images that lie in one archive are read each from its own bytes", "[dataset]") {

@@ -255,7 +255,7 @@ void require_kind(const ModelInput& input, const Recognizer& model, InputKind wa
 }
 
 Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
-                     InputExtent* extent) {
+                     InputExtent* extent, GreyImage* picture) {
   const FeaturesConfig& f = model.description().config.features;
   require_kind(input, model, input_kind(f.type));
   Matrix features;
@@ -266,7 +266,7 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       break;
     case InputKind::image: {
       const LineConfig& line = f;
-      const GreyImage image = read_image(input, images, line.direction);
+      GreyImage image = read_image(input, images, line.direction);
       extent->image = image.info();
       line.require_line(image.info(), input.name);
       if (input.region.is_whole()) {
@@ -279,6 +279,7 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       }
       features = model.features(image, input.name);
       extent->frames = features.frames;
+      if (picture) *picture = std::move(image);
       break;
     }
     case InputKind::recording: {

@@ -55,8 +55,9 @@ Waveform read_audio(const ModelInput& input, int32_t sample_rate, InputExtent* e
 GreyImage read_image(const ModelInput& input, const ImageReader& images, LineDirection direction);
 // Throws InputError where it is not what the model reads, `wanted`.
 void require_kind(const ModelInput& input, const Recognizer& model, InputKind wanted);
-// What the model reads of an input. Throws InputError.
+// What the model reads of an input; `picture`, where it is given, gets an input's image. Throws
+// InputError.
 Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
-                     InputExtent* extent);
+                     InputExtent* extent, GreyImage* picture = nullptr);
 
 }  // namespace rondo
