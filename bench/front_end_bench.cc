@@ -82,7 +82,7 @@ Work of_features(double seconds, const SoundConfig& c) {
   const double samples = c.window_samples(), points = std::exp2(std::ceil(std::log2(samples)));
   w.bytes += 4 * frames * c.dim();
   w.flops = 2.5 * points * std::log2(points) + 6 * samples + 7 * (points / 2 + 1);
-  if (c.kind == FeatureKind::mfcc) w.flops += 2.0 * c.bins * c.coefficients;
+  if (c.type == FeatureType::mfcc) w.flops += 2.0 * c.bins * c.coefficients;
   w.flops *= frames;
   w.shape = str("{\"seconds\": ", seconds, ", \"rate\": ", c.rate, ", \"frames\": ", frames,
                 ", \"columns\": ", c.dim(), "}");
@@ -170,7 +170,7 @@ void samples_rows() {
     change_speed(y, 110);
   });
   AugmentConfig c;
-  c.noise_probability = 1;
+  c.noise = 1;
   row("white noise, 16 kHz", 60, 1, of_samples(60, 16000, 60 * 16000), [&] {
     std::vector<float> y = x;
     add_noise(c, {}, {1, 1, 1}, y);
