@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/cases/check/peaks.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/resample.h"
 #include "engine/data/augment.h"
@@ -28,7 +29,6 @@
 #include "kernels/base/cpu.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/check/peaks.h"
 #include "kernels/devices.h"
 
 using namespace rondo;

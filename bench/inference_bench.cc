@@ -13,7 +13,6 @@
 #include "bench/clock.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/check/peaks.h"
 
 using namespace rondo;
 

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/cases/check/peaks.h"
+#include "bench/cases/lstm/lstm_bytes.h"
 #include "bench/clock.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/check/peaks.h"
-#include "kernels/lstm/lstm_bytes.h"
 
 using namespace rondo;
 

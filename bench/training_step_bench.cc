@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/cases/check/peaks.h"
+#include "bench/cases/lstm/lstm_bytes.h"
 #include "bench/clock.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/check/peaks.h"
 #include "kernels/devices.h"
-#include "kernels/lstm/lstm_bytes.h"
 
 using namespace rondo;
 

@@ -14,14 +14,10 @@ struct Row {
 };
 
 constexpr Row rows[] = {
-    {"lstm_step", "composed", true, "f32 or bf16; any H"},
     {"lstm_weight_grad", "portable", true, "f32 or bf16; any H"},
     {"lstm_stack", "wavefront", true,
      "2 to 8 layers of one H, as cluster_split takes it; frames for two chunks"},
-    {"lstm", "cudnn", true, "cuDNN is there and takes the batch"},
     {"ctc", "fast", true, "f32 or bf16; any labels; what leaves f32's range goes on in log space"},
-    {"ctc", "cudnn", true,
-     "cuDNN is there; f32; blank 0; 1 to 255 labels; equal lengths; with a gradient"},
     {"gemm", "cublaslt", true,
      "cuBLASLt is there; f32 or bf16; rows counted on the GPU only with spare ones"},
     {"gemm", "all_rows", true, "f32 or bf16; rows counted on the GPU only with spare ones"},

@@ -16,7 +16,6 @@
 #include "kernels/loss/loss.h"
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_prediction.h"
-#include "kernels/lstm/lstm_step.h"
 #include "kernels/lstm/stack/lstm_stack.h"
 #include "kernels/norm/norm.h"
 #include "kernels/optimizer/optimizer.h"
@@ -37,7 +36,6 @@ std::span<const std::span<const Variant>> all_ops() {
       lstm_forward_variants(),
       lstm_backward_variants(),
       lstm_weight_grad_variants(),
-      lstm_step_variants(),
       lstm_stack_forward_variants(),
       lstm_stack_backward_variants(),
       gemm_variants(),

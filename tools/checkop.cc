@@ -1,13 +1,13 @@
-// checkop: compares and times every kernel variant; see kernels/check/check.h.
+// checkop: compares and times every kernel variant; see bench/cases/check/check.h.
 #include <malloc.h>
 
 #include <charconv>
 #include <cstdio>
 #include <string>
 
+#include "bench/cases/check/check.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/check/check.h"
 #include "kernels/devices.h"
 #include "tools/command_line/command_line.h"
 #ifdef RONDO_INSTRUMENTED

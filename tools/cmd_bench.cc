@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "bench/cases/check/check.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/check/check.h"
 #include "kernels/devices.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"

@@ -55,8 +55,6 @@ void print_kernels() {
       const bool chosen = &v == default_variant(variants, chooser_of(v.op), context, nullptr);
       const bool predicts = v.backend == Backend::cuda && chooser_of(v.op) != nullptr;
       const char* chosen_when = v.role == Role::named       ? "by name only"
-                                : v.role == Role::peer      ? "peer, for comparison"
-                                : v.role == Role::timed     ? "peer, for timing"
                                 : !here                     ? "not on this machine"
                                 : v.backend == Backend::ref ? "reference"
                                 : predicts                  ? "where predicted the fastest"

@@ -95,18 +95,12 @@ void prefer_variant(std::string_view op, std::string_view name, std::optional<Ba
   }
   std::vector<std::string_view> names;  // that may be preferred, once each
   for (const Variant& v : variants) {
-    if (is_peer(v.role) || (backend && v.backend != *backend)) continue;
+    if (backend && v.backend != *backend) continue;
     if (std::find(names.begin(), names.end(), v.name) == names.end()) names.push_back(v.name);
   }
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    const bool peer = std::any_of(variants.begin(), variants.end(), [&](const Variant& v) {
-      return is_peer(v.role) && name == v.name;
-    });
     fail_input("op '", op, "' has no variant '", name, "'",
-               peer      ? " to compute with, only to compare with"
-               : backend ? str(" for ", name_of(*backend))
-                         : "",
-               "; it has ", joined(names));
+               backend ? str(" for ", name_of(*backend)) : "", "; it has ", joined(names));
   }
   preferences().erase(std::string(op));
   preferences().try_emplace(std::string(op), name);

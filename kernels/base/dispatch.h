@@ -35,9 +35,8 @@ const Variant* default_variant(std::span<const Variant> variants, Chooser choose
 
 // Prefers variant `name` for `op` from now on, on every backend that has it, where it accepts the
 // arguments (what --kernels= does; an empty name restores the default). Throws InputError for an
-// unknown op, a name that none of its variants has, or none of `backend`'s when that is given, and
-// for peers, whose results nothing but a comparison may use. Process-wide; call it before kernels
-// run.
+// unknown op, and a name that none of its variants has, or none of `backend`'s when that is given.
+// Process-wide; call it before kernels run.
 void prefer_variant(std::string_view op, std::string_view name,
                     std::optional<Backend> backend = std::nullopt);
 

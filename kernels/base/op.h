@@ -58,7 +58,7 @@ void fill_bytes(const Context& context, void* to, int byte, size_t bytes);
 enum class Role : uint8_t {
   standard,  // chosen by default
   named,     // only by name (not proven yet, nondeterministic, ...)
-  peer,      // somebody else's implementation, for comparison and timing only
+  peer,      // somebody else's, for comparison and timing only: bench/cases/peers
   timed,     // a peer that computes more coarsely than the contract asks: for timing only
 };
 constexpr bool is_peer(Role r) { return r == Role::peer || r == Role::timed; }

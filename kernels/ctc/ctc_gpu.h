@@ -36,10 +36,7 @@ RONDO_DECLARE_GPU(ctc_lattice_end, CtcArgs);
 // log space for the sequences that the lattice has left to it.
 RONDO_DECLARE_GPU(ctc_rest_in_log_space, CtcArgs);
 
-// cuDNN's, in builds that find its header: ctc_cudnn.cc. It wants the labels' lengths on the
-// device.
-void ctc_cudnn(const Context& context, const CtcArgs& args);
-bool ctc_cudnn_accepts(const Context& context, const void* args);
+// The labels' lengths on the device: cuDNN wants them there (bench/cases/peers).
 namespace sim {
 void ctc_label_lengths(const Context& context, const int32_t* offsets, int32_t count, int32_t* out);
 }

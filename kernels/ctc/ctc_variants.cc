@@ -31,22 +31,19 @@ constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = che
 
 std::span<const Variant> ctc_variants() {
   static constexpr Variant variants[] = {
-    variant<CtcArgs, checked<ctc_ref>>("ref", Backend::ref),
-    variant<CtcArgs, checked<ctc_avx512>>("avx512", Backend::cpu, Role::standard, has_avx512),
-    variant<CtcArgs, checked<ctc_avx2>>("avx2", Backend::cpu, Role::standard, has_avx2),
-    variant<CtcArgs, checked<ctc_generic>>("generic", Backend::cpu),
-    variant<CtcArgs, checked<ctc_wide_avx512>>("wide_avx512", Backend::cpu, Role::named,
-                                               has_avx512),
-    variant<CtcArgs, checked<ctc_wide_avx2>>("wide_avx2", Backend::cpu, Role::named, has_avx2),
-    variant<CtcArgs, checked<ctc_wide_generic>>("wide_generic", Backend::cpu, Role::named),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_fast_checked, "fast", Role::standard, ctc_gpu_accepts),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space_checked, "log_space", Role::standard,
-                       ctc_gpu_accepts),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_without_stages_checked, "without_stages", Role::named,
-                       ctc_without_stages_accepts),
-#if defined(RONDO_WITH_CUDA) && __has_include(<cudnn.h>)
-    variant<CtcArgs, checked<ctc_cudnn>>("cudnn", Backend::cuda, Role::peer, ctc_cudnn_accepts),
-#endif
+      variant<CtcArgs, checked<ctc_ref>>("ref", Backend::ref),
+      variant<CtcArgs, checked<ctc_avx512>>("avx512", Backend::cpu, Role::standard, has_avx512),
+      variant<CtcArgs, checked<ctc_avx2>>("avx2", Backend::cpu, Role::standard, has_avx2),
+      variant<CtcArgs, checked<ctc_generic>>("generic", Backend::cpu),
+      variant<CtcArgs, checked<ctc_wide_avx512>>("wide_avx512", Backend::cpu, Role::named,
+                                                 has_avx512),
+      variant<CtcArgs, checked<ctc_wide_avx2>>("wide_avx2", Backend::cpu, Role::named, has_avx2),
+      variant<CtcArgs, checked<ctc_wide_generic>>("wide_generic", Backend::cpu, Role::named),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_fast_checked, "fast", Role::standard, ctc_gpu_accepts),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space_checked, "log_space", Role::standard,
+                         ctc_gpu_accepts),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_without_stages_checked, "without_stages", Role::named,
+                         ctc_without_stages_accepts),
   };
   return variants;
 }

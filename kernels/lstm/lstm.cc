@@ -5,7 +5,6 @@
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 #include "kernels/lstm/lstm_cpu.h"
-#include "kernels/lstm/lstm_cudnn_peers.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/lstm_prediction.h"
@@ -232,13 +231,8 @@ std::string_view choose_lstm_backward(const Context& context, const void* args,
 }
 
 std::span<const Variant> lstm_forward_variants() {
-  static const auto list = [] {
-    constexpr auto ours = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
-        RONDO_LSTM_LOOPS(LstmForwardArgs, lstm_forward));
-    std::vector<Variant> all(ours.begin(), ours.end());
-    add_peers(all, lstm_forward_peers());
-    return all;
-  }();
+  static constexpr auto list = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
+      RONDO_LSTM_LOOPS(LstmForwardArgs, lstm_forward));
   return list;
 }
 

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/cases/check/check.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/cast/cast.h"
-#include "kernels/check/check.h"
 #include "tests/catch.h"
 
 namespace rondo {
@@ -64,7 +64,7 @@ TEST_CASE("of the variants of a case that are to be the chosen one, one is accep
   for (const Variant& v : cast_variants()) {
     if (v.backend != Backend::cpu || (v.accepts && !v.accepts(on.context, nullptr))) continue;
     check::Case c(on.context, 1, &v, 1);
-    c.only_if_chosen();
+    c.only_if_chosen(cast_variants());
     CastArgs args;
     args.x = c.input({100}, DType::f32);
     args.y = c.output("y", {100}, DType::bf16, {});

@@ -3,7 +3,7 @@
 // what, what lies where. Wrong arguments give CUDNN_STATUS_BAD_PARAM.
 #pragma once
 
-#include "kernels/base/gpu/cudnn_library.h"
+#include "bench/cases/peers/cudnn_library.h"
 
 namespace rondo::test {
 

@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bench/cases/check/check.h"
+#include "bench/cases/peers/lstm_cudnn.h"
 #include "kernels/base/cpu/parallel.h"
-#include "kernels/base/dispatch.h"
-#include "kernels/check/suites.h"
-#include "kernels/lstm/gpu/lstm_cudnn.h"
 #include "kernels/simt/sim/sim_device.h"
 #include "tests/catch.h"
 #include "tests/lstm/cudnn_stand_in.h"
@@ -43,11 +42,8 @@ Variant variant_under_test() {
           }};
 }
 
-Variant reference(const std::string& op) {
-  for (auto variants : all_ops()) {
-    if (op == variants.front().op) return variants.front();
-  }
-  throw Error("no op " + op);
+const Variant& reference(const std::string& op) {
+  return (op == LstmStepArgs::op ? lstm_step_variants() : lstm_forward_variants()).front();
 }
 
 struct Outcome {
@@ -79,17 +75,11 @@ int differing(const Outcome& got, const Outcome& want) {
   return wrong;
 }
 
-check::Suite cases() {
-  check::Suite suite;
-  check::lstm_check(suite);
-  return suite;
-}
-
 template <class Args>
 int run_cases(const CudnnLstmKind& k, const std::string& with = "") {
   int accepted = 0;
   kind = k;
-  const check::Suite suite = cases();
+  const check::Suite suite = check::full_suite();
   for (const auto& e : suite.entries) {
     if (e.op != Args::op || e.bench || e.label.find(with) == std::string::npos) continue;
     const Outcome got = outcome(e, variant_under_test<Args>(), sim_device(), 1);
@@ -137,7 +127,7 @@ TEST_CASE("the kinds are told apart, and take the types they are for") {
 TEST_CASE("what cuDNN does not do is declined; what it should is an error") {
   stand_in_counts() = {};
   kind = {CUDNN_RNN_ALGO_PERSIST_STATIC, false};
-  const check::Suite suite = cases();
+  const check::Suite suite = check::full_suite();
   const auto entry = std::find_if(suite.entries.begin(), suite.entries.end(), [](const auto& e) {
     return e.op == LstmStepArgs::op && !e.bench;
   });
@@ -173,7 +163,7 @@ TEST_CASE("only the first run converts between layouts") {
     std::memset(a.forward.x.data, 0xff, a.forward.x.bytes());
     std::memset(a.forward.weights[0].w.data, 0xff, a.forward.weights[0].w.bytes());
   };
-  const check::Suite suite = cases();
+  const check::Suite suite = check::full_suite();
   for (const auto& e : suite.entries) {
     if (e.op != LstmStepArgs::op || e.bench || e.label.find("f32") == std::string::npos) continue;
     const Outcome got = outcome(e, v, sim_device(), 3);

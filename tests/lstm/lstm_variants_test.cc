@@ -17,7 +17,7 @@ namespace {
 std::vector<std::string> names(std::span<const Variant> variants, Backend backend) {
   std::vector<std::string> found;
   for (const Variant& v : variants) {
-    if (v.backend == backend && !is_peer(v.role)) found.emplace_back(v.name);
+    if (v.backend == backend) found.emplace_back(v.name);
   }
   return found;
 }
@@ -74,7 +74,7 @@ TEST_CASE("variants on GPUs stand in the table's order, and those without a resu
     CHECK(simulated.front() == "portable");
     CHECK(simulated.size() == table.size());
     for (const Variant& v : variants) {
-      if (v.backend != Backend::cuda || is_peer(v.role)) continue;
+      if (v.backend != Backend::cuda) continue;
       const auto at = std::find(table.begin(), table.end(), v.name) - table.begin();
       INFO(v.op << " " << v.name);
       CHECK((v.role == Role::standard) == proven[static_cast<size_t>(at)]);

@@ -159,7 +159,7 @@ class Suites(unittest.TestCase):
     def test_kernels_go_to_the_backend_that_compiles_them(self):
         self.assertIn("sim", suites.commands_for("kernels/pool/pool.cu")[0])
         self.assertIn("cpu", suites.commands_for("kernels/pool/pool_simd.cc")[0])
-        self.assertEqual(suites.commands_for("kernels/pool/pool_check.cc"), [])
+        self.assertEqual(suites.commands_for("kernels/gemm/gemm_cublaslt.cc"), [])
 
 
 class OneSource:

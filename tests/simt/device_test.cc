@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/check/check.h"
+#include "bench/cases/check/check.h"
 #include "kernels/devices.h"
 #include "kernels/simt/sim/sim_device.h"
 #include "kernels/simt/simt.h"

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "bench/cases/check/check.h"
 #include "kernels/base/cpu.h"
-#include "kernels/check/check.h"
 #include "kernels/devices.h"
 #include "tests/catch.h"
 

@@ -1,0 +1,252 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "bench/cases/check/check.h"
+#include "kernels/base/cpu/packed_weights.h"
+#include "kernels/gemm/gemm.h"
+
+namespace rondo::check {
+namespace {
+
+struct Shape {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  DType dtype = DType::f32, c_dtype = DType::f32;
+  float alpha = 1, beta = 0;
+  bool bias = false;
+  int64_t padding = 0;     // leading dimensions larger than minimal by this
+  int64_t row_count = -1;  // of each further product of the batch one more
+  int64_t batch = 1;
+  bool packed = false;  // b is kept packed
+};
+
+std::string label(const Shape& s) {
+  std::string text =
+      str(name_of(s.dtype), s.c_dtype == s.dtype ? "" : str("-", name_of(s.c_dtype)), "/",
+          s.transpose_a ? 't' : 'n', s.transpose_b ? 't' : 'n', "/", s.m, "x", s.n, "x", s.k);
+  if (s.alpha != 1) text += str("/alpha", s.alpha);
+  if (s.beta != 0) text += str("/beta", s.beta);
+  if (s.bias) text += "/bias";
+  if (s.padding) text += str("/ld+", s.padding);
+  if (s.row_count >= 0) text += str("/rows", s.row_count);
+  if (s.packed) text += "/packed";
+  if (s.batch != 1) text += str("/batch", s.batch);
+  return text;
+}
+
+Tolerance tolerance(const Shape& s) {
+  const double alpha = std::abs(s.alpha), beta = std::abs(s.beta);
+  return Tolerance::sum(static_cast<double>(s.k), s.c_dtype, alpha / 3, beta + 1);
+}
+
+// `batch` times [rows, cols] inside rows of `ld` elements; what lies between is NaN, past the live
+// rows too: `live`, and one more in each further matrix if `grows`.
+struct Matrices {
+  int64_t batch, rows, cols, ld, live;
+  bool grows;
+};
+TensorView matrices(Case& c, const Matrices& m, DType dtype) {
+  std::vector<double> values(static_cast<size_t>(m.batch * m.rows * m.ld), std::nan(""));
+  for (int64_t i = 0; i < m.batch * m.rows; ++i) {
+    if (i % m.rows >= m.live + (m.grows ? i / m.rows : 0)) continue;
+    for (int64_t j = 0; j < m.cols; ++j) {
+      values[static_cast<size_t>(i * m.ld + j)] = c.random_real(-1, 1);
+    }
+  }
+  return c.input_values({m.batch * m.rows, m.ld}, dtype, values);
+}
+
+void limit_rows(Case& c, const Shape& s, GemmArgs& g) {
+  if (s.row_count < 0) return;
+  std::vector<int32_t> counts;
+  for (int64_t i = 0; i < s.batch; ++i) counts.push_back(static_cast<int32_t>(s.row_count + i));
+  g.row_count = c.ints(counts);
+  g.row_count_stride = 1;
+}
+
+void run_shape(Case& c, const Shape& s) {
+  GemmArgs g;
+  g.m = s.m, g.n = s.n, g.k = s.k;
+  g.transpose_a = s.transpose_a, g.transpose_b = s.transpose_b;
+  g.dtype = s.dtype, g.c_dtype = s.c_dtype;
+  g.alpha = s.alpha, g.beta = s.beta;
+  const int64_t a_rows = s.transpose_a ? s.k : s.m, a_cols = s.transpose_a ? s.m : s.k;
+  const int64_t b_rows = s.transpose_b ? s.n : s.k, b_cols = s.transpose_b ? s.k : s.n;
+  g.lda = a_cols + s.padding, g.ldb = b_cols + 2 * s.padding, g.ldc = s.n + 3 * s.padding;
+  const int64_t live = s.row_count < 0 ? a_rows : s.row_count;
+  const bool limited = s.row_count >= 0;
+  g.a = matrices(c, {s.batch, a_rows, a_cols, g.lda, live, limited}, s.dtype).data;
+  // Rows of b past the limited k are NaN as well (b is transposed: its columns are finite).
+  const bool limits_b = s.transpose_a && !s.transpose_b;
+  g.b = matrices(c, {s.batch, b_rows, b_cols, g.ldb, limits_b ? live : b_rows, limited}, s.dtype)
+            .data;
+  g.batch = s.batch;
+  g.a_stride = a_rows * g.lda, g.b_stride = b_rows * g.ldb, g.c_stride = s.m * g.ldc;
+  if (s.bias) g.bias = c.input({s.n}, s.dtype == DType::f64 ? DType::f64 : DType::f32);
+  limit_rows(c, s, g);
+  // Compared whole, so that a write between the rows or past row_count shows. With beta == 0 all
+  // starts as NaN, so that a read shows.
+  g.c = s.beta == 0 ? c.output("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data
+                    : c.in_out("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data;
+  // Of one case: every number of threads and every repetition finds what the first one packed.
+  PackedWeights kept;
+  if (s.packed) g.packed_b = &kept;
+  g.workspace = c.workspace(gemm_workspace_bytes(c.context(), g));
+  const double flops =
+      2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  c.work(flops, static_cast<double>((s.m + s.n) * s.k) * static_cast<double>(size_of(s.dtype)) +
+                    static_cast<double>(s.m * s.n) * static_cast<double>(size_of(s.c_dtype)));
+  c.run(g);
+}
+
+Suite::Entry& add(Suite& suite, const Shape& s) {
+  return suite.add<GemmArgs>(label(s), [=](Case& c) { run_shape(c, s); });
+}
+void add_not_simulated(Suite& suite, const Shape& s) { add(suite, s).simulated.emplace(); }
+
+struct Types {
+  DType dtype, c_dtype;
+};
+constexpr Types types[] = {{DType::f32, DType::f32},
+                           {DType::bf16, DType::f32},
+                           {DType::bf16, DType::bf16},
+                           {DType::f64, DType::f64}};
+
+// Every size in every place; what else can vary goes round with the shape's index. The simulator
+// has a Latin square of them, every two sizes in every two places, and what is of several tiles
+// in all three.
+void add_sizes(Suite& suite) {
+  constexpr int64_t sizes[] = {0, 1, 7, 31, 32, 33, 65, 130};
+  constexpr size_t count = std::size(sizes);
+  int i = 0;
+  for (size_t m = 0; m < count; ++m) {
+    for (size_t n = 0; n < count; ++n) {
+      for (size_t k = 0; k < count; ++k) {
+        for (const Types& t : types) {
+          Shape s{sizes[m], sizes[n], sizes[k]};
+          s.transpose_a = i & 1;
+          s.transpose_b = i & 2;
+          s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+          s.bias = i % 3 == 0;
+          s.alpha = i % 5 == 0 ? 0.75f : 1.0f;
+          s.beta = i % 7 == 0 ? -0.5f : 0.0f;
+          s.padding = i % 11 == 0 ? 5 : 0;
+          const bool simulated = (m + n + k) % count == 0 || std::min({m, n, k}) >= count - 2;
+          if (simulated) {
+            add(suite, s);
+          } else {
+            add_not_simulated(suite, s);
+          }
+          ++i;
+        }
+        ++i;  // the next shape starts elsewhere in the round
+      }
+    }
+  }
+}
+
+void add_options(Suite& suite) {
+  for (const Types& t : types) {
+    for (int bits = 0; bits < 64; ++bits) {
+      Shape s{45, 39, 50};
+      s.transpose_a = bits & 1;
+      s.transpose_b = bits & 2;
+      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+      s.bias = bits & 4;
+      s.beta = bits & 8 ? 1.0f : 0.0f;
+      s.padding = bits & 16 ? 3 : 0;
+      s.row_count = bits & 32 ? (bits & 1 ? 37 : 29) : -1;
+      add(suite, s);
+    }
+    for (int64_t rows : {0, 1, 45}) {
+      for (bool transpose_a : {false, true}) {
+        Shape s{transpose_a ? 12 : 45, 39, transpose_a ? 45 : 12, transpose_a};
+        s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+        s.row_count = rows;
+        add(suite, s);
+      }
+    }
+    // alpha == 0 reads nothing.
+    for (float beta : {0.0f, 2.0f}) {
+      Shape s{33, 17, 9};
+      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+      s.alpha = 0, s.beta = beta;
+      add(suite, s);
+    }
+    // More than one block in each dimension of the CPU's blocked kernels.
+    for (int bits = 0; bits < 4; ++bits) {
+      Shape s{400, 70, 1100, (bits & 1) != 0, (bits & 2) != 0, t.dtype, t.c_dtype};
+      s.beta = bits == 1 ? 1.0f : 0.0f;
+      s.bias = bits == 2;
+      add_not_simulated(suite, s);
+    }
+    add(suite, {30, 4500, 20, false, true, t.dtype, t.c_dtype});
+    // Rows, columns and blocks for each thread, in one and in several blocks of k and of columns.
+    for (const Shape& of : {Shape{1, 39, 50},
+                            {45, 39, 50},
+                            {20, 300, 65},
+                            {400, 70, 1100},
+                            {3, 9000, 300},
+                            {7, 9, 0}}) {
+      for (bool transpose_b : {false, true}) {
+        Shape s = of;
+        s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+        s.transpose_b = transpose_b;
+        s.packed = true;
+        s.bias = transpose_b;
+        s.row_count = s.m == 45 ? 29 : -1;
+        add_not_simulated(suite, s);
+      }
+    }
+    for (int bits = 0; bits < 8; ++bits) {
+      Shape s{70, 39, 50, (bits & 1) != 0, (bits & 2) != 0, t.dtype, t.c_dtype};
+      s.batch = 3;
+      s.bias = bits == 3;
+      s.padding = bits == 5 ? 3 : 0;
+      s.row_count = bits & 4 ? 40 : -1;
+      add(suite, s);
+    }
+    Shape none{7, 9, 5, false, false, t.dtype, t.c_dtype};
+    none.batch = 0;
+    add(suite, none);
+  }
+}
+
+void add_bench_shapes(Suite& suite) {
+  // Input projections (x W^T), their input gradients (dgates W), weight gradients (dgates^T x), an
+  // output layer, and the large square one that stands for the peak.
+  const Shape shapes[] = {
+      {1536, 1536, 1536},
+      {1600, 1024, 80, false, true},
+      {1600, 2048, 512, false, true},
+      {3200, 4096, 1024, false, true},
+      {100, 2048, 512, false, true},
+      {16, 2048, 512, false, true},
+      {1, 2048, 512, false, true},
+      {1600, 512, 2048},
+      {2048, 512, 1600, true, false},
+      {1024, 80, 6400, true, false},
+      {1600, 32, 1024, false, true},
+      {1600, 5000, 512, false, true},
+  };
+  for (Shape s : shapes) {
+    for (const Types& t : {types[0], types[1], types[3]}) {
+      if (t.dtype == DType::f64 && s.m != s.k) continue;
+      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+      suite.add_bench<GemmArgs>(label(s), [=](Case& c) { run_shape(c, s); });
+    }
+  }
+}
+
+}  // namespace
+
+void gemm_cases(Suite& suite) {
+  add_sizes(suite);
+  add_options(suite);
+  add_bench_shapes(suite);
+}
+
+}  // namespace rondo::check

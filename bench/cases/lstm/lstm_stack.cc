@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <cmath>
+
+#include "bench/cases/check/check.h"
+#include "bench/cases/lstm/lstm_bytes.h"
+#include "kernels/lstm/stack/lstm_stack.h"
+
+namespace rondo::check {
+namespace {
+
+struct Shape {
+  int64_t hidden = 1, input = 1;
+  int layers = 2;
+  DType dtype = DType::f32;
+  std::vector<int32_t> lengths;
+  bool states = false;  // initial and final ones
+  bool kept = false;    // forward: for training; backward: dgates over gates
+  bool apart = false;   // the layers' weights lie anywhere, not in equal steps; backward no dx
+  int32_t spare = 0;
+  int64_t projection = 0;  // of the lowest layer
+};
+
+Fill weight_fill(int64_t fan_in) {
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  return {Fill::uniform, -bound, bound};
+}
+
+// That of one layer (lstm_check.cc), once for each: a layer reads the errors of the one below.
+Tolerance of_layers(const Shape& s, DType storage, int layers) {
+  if (s.dtype == DType::bf16) return Tolerance::ulps(DType::bf16, 2, layers);
+  const auto terms = static_cast<double>(std::max(s.input, s.hidden) + s.hidden);
+  return Tolerance::ulps(storage, layers * (8 + 2 * std::sqrt(terms)));
+}
+
+// Outputs of a layer by its number.
+struct Names {
+  const char *y, *hn, *cn, *gates, *cells, *hidden;
+};
+constexpr Names names[lstm_stack_layers] = {{"y0", "hn0", "cn0", "gates0", "cells0", "hidden0"},
+                                            {"y1", "hn1", "cn1", "gates1", "cells1", "hidden1"},
+                                            {"y2", "hn2", "cn2", "gates2", "cells2", "hidden2"},
+                                            {"y3", "hn3", "cn3", "gates3", "cells3", "hidden3"},
+                                            {"y4", "hn4", "cn4", "gates4", "cells4", "hidden4"},
+                                            {"y5", "hn5", "cn5", "gates5", "cells5", "hidden5"},
+                                            {"y6", "hn6", "cn6", "gates6", "cells6", "hidden6"},
+                                            {"y7", "hn7", "cn7", "gates7", "cells7", "hidden7"}};
+
+// Layer l, which reads x; w: its W, absent: one that lies by itself.
+LstmForwardArgs layer_of(Case& c, const Shape& s, const PackedView& layout, int l,
+                         const TensorView& x, const TensorView& w) {
+  LstmForwardArgs a;
+  a.dims = {1, x.dim(1), s.hidden, l == 0 ? s.projection : 0};
+  a.layout = layout;
+  a.x = x;
+  const int64_t N = layout.capacity.sequences, H = s.hidden, P = a.dims.output();
+  const Names& name = names[l];
+  const Tolerance t = of_layers(s, s.dtype, l + 1), state = of_layers(s, DType::f32, l + 1);
+  a.weights[0].w = w ? w : c.input({4 * H, x.dim(1)}, s.dtype, weight_fill(x.dim(1)));
+  a.weights[0].r = c.input({4 * H, P}, s.dtype, weight_fill(H));
+  a.weights[0].b = c.input({4 * H}, DType::f32);
+  if (a.dims.projection) a.weights[0].p = c.input({P, H}, s.dtype, weight_fill(H));
+  if (s.states) {
+    a.h0 = c.input({1, N, P}, s.dtype);
+    a.c0 = c.input({1, N, H}, DType::f32);
+    a.hn = c.output(name.hn, {1, N, P}, s.dtype, t);
+    a.cn = c.output(name.cn, {1, N, H}, DType::f32, state);
+  }
+  a.y = c.rows_output(name.y, layout, P, s.dtype, t);
+  if (s.kept) {
+    a.gates = c.planes_output(name.gates, 1, layout, 4 * H, s.dtype, t);
+    a.cells = c.planes_output(name.cells, 1, layout, H, DType::f32, state);
+    if (a.dims.projection) a.hidden = c.planes_output(name.hidden, 1, layout, H, s.dtype, t);
+  }
+  return a;
+}
+
+void forward(Case& c, const Shape& s) {
+  LstmStackForwardArgs a;
+  const PackedView layout = c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
+  const int64_t H = s.hidden;
+  int64_t rows = 0;
+  for (int32_t length : s.lengths) rows += length;
+  TensorView x = c.rows_input(layout, s.input, s.dtype);
+  const TensorView upper = c.input({s.layers, 4 * H, H}, s.dtype, weight_fill(H));
+  std::vector<LstmDims> dims;
+  double flops = 0, bytes = 0;
+  for (int l = 0; l < s.layers; ++l) {
+    TensorView w;
+    if (x.dim(1) == H && !s.apart) {
+      const auto before = static_cast<size_t>(l) * upper.bytes() / static_cast<size_t>(s.layers);
+      w = {static_cast<std::byte*>(upper.data) + before, s.dtype, {4 * H, H}};
+    }
+    a.layers.push_back(layer_of(c, s, layout, l, x, w));
+    x = a.layers.back().y;
+    const LstmDims& d = dims.emplace_back(a.layers.back().dims);
+    flops += 2.0 * static_cast<double>(rows * 4 * H * (d.input + d.output()));
+    bytes += lstm_bytes(LstmPhase::forward, {d, rows, s.dtype, s.kept});
+  }
+  a.workspace = c.workspace(
+      lstm_stack_workspace_bytes(c.context(), LstmPhase::forward, dims, s.dtype, layout.capacity));
+  c.work(flops, bytes);
+  c.run(a);
+}
+
+// Layer l in the backward pass; w as above.
+LstmBackwardArgs gradient_of(Case& c, const Shape& s, const PackedView& layout, int l,
+                             const TensorView& dy, const TensorView& w) {
+  LstmBackwardArgs a;
+  const int64_t N = layout.capacity.sequences, H = s.hidden, I = l == 0 ? s.input : H;
+  a.dims = {1, I, H, 0};
+  a.layout = layout;
+  const Names& name = names[l];
+  const int above = s.layers - l;  // and itself
+  Shape wide = s;
+  wide.input = 3 * H;  // sums over 4 H
+  const Tolerance t = of_layers(wide, s.dtype, above), state = of_layers(wide, DType::f32, above);
+  a.weights[0].w = w ? w : c.input({4 * H, I}, s.dtype, weight_fill(I));
+  a.weights[0].r = c.input({4 * H, H}, s.dtype, weight_fill(H));
+  const Fill gates = {Fill::uniform, 0.05, 0.95};
+  if (s.kept && s.spare == 0) {
+    a.gates = a.dgates = c.in_out(name.gates, {1, layout.capacity.rows, 4 * H}, s.dtype, t, gates);
+  } else {
+    a.gates = c.planes_input(1, layout, 4 * H, s.dtype, gates);
+    a.dgates = c.planes_output(name.gates, 1, layout, 4 * H, s.dtype, t);
+  }
+  a.cells = c.planes_input(1, layout, H, DType::f32, {Fill::uniform, -1.5, 1.5});
+  a.dy = dy;
+  if (s.states) {
+    a.c0 = c.input({1, N, H}, DType::f32);
+    a.dhn = c.input({1, N, H}, s.dtype);
+    a.dcn = c.input({1, N, H}, DType::f32);
+    a.dh0 = c.output(name.hn, {1, N, H}, s.dtype, t);
+    a.dc0 = c.output(name.cn, {1, N, H}, DType::f32, state);
+  }
+  if (l > 0) {  // of no meaning after the call
+    const TensorView shape(nullptr, s.dtype, {layout.capacity.rows, I});
+    a.dx = {c.workspace(shape.bytes()).data, s.dtype, {layout.capacity.rows, I}};
+  } else if (!s.apart) {
+    a.dx = c.rows_output("dx", layout, I, s.dtype, t);
+  }
+  return a;
+}
+
+void backward(Case& c, const Shape& s) {
+  LstmStackBackwardArgs a;
+  const PackedView layout = c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
+  const int64_t H = s.hidden;
+  int64_t rows = 0;
+  for (int32_t length : s.lengths) rows += length;
+  TensorView dy = c.rows_input(layout, H, s.dtype);
+  const TensorView upper = c.input({s.layers, 4 * H, H}, s.dtype, weight_fill(H));
+  std::vector<LstmDims> dims;
+  double flops = 0, bytes = 0;
+  for (int l = s.layers; l-- > 0;) {
+    TensorView w;
+    if (l > 0 && !s.apart) {
+      const auto before = static_cast<size_t>(l) * upper.bytes() / static_cast<size_t>(s.layers);
+      w = {static_cast<std::byte*>(upper.data) + before, s.dtype, {4 * H, H}};
+    }
+    a.layers.insert(a.layers.begin(), gradient_of(c, s, layout, l, dy, w));
+    const LstmBackwardArgs& layer = a.layers.front();
+    dy = layer.dx;
+    dims.insert(dims.begin(), layer.dims);
+    flops += 2.0 * static_cast<double>(rows * 4 * H * (H + (layer.dx ? layer.dims.input : 0)));
+    bytes += lstm_bytes(LstmPhase::backward,
+                        {layer.dims, rows, s.dtype, true, static_cast<bool>(layer.dx)});
+  }
+  a.workspace = c.workspace(
+      lstm_stack_workspace_bytes(c.context(), LstmPhase::backward, dims, s.dtype, layout.capacity));
+  c.work(flops, bytes);
+  c.run(a);
+}
+
+std::string label_of(const Shape& s) {
+  return str("h", s.hidden, "_i", s.input, "_l", s.layers, "_b", s.lengths.size(), "_t",
+             s.lengths.empty() ? 0 : s.lengths.front(), s.projection ? "_p" : "", "_",
+             name_of(s.dtype), s.states ? "_states" : "", s.kept ? "_kept" : "",
+             s.apart ? "_apart" : "", s.spare ? "_spare" : "");
+}
+
+// Sequences that end in the first chunk, in the middle of others, and at the end of one.
+std::vector<int32_t> ragged(int32_t longest, int count) {
+  std::vector<int32_t> lengths;
+  for (int n = 0; n < count; ++n) {
+    lengths.push_back(std::max(longest - n * longest / std::max(count - 1, 1), 1));
+  }
+  return lengths;
+}
+
+void add_small(Suite& suite) {
+  const std::vector<int32_t> with_empty = {17, 12, 12, 5, 1, 0, 0}, short_ones = {3, 2},
+                             many = ragged(14, 19);
+  const auto add = [&](const Shape& s) {
+    suite.add<LstmStackForwardArgs>(label_of(s), [s](Case& c) { forward(c, s); });
+    if (s.projection == 0) {
+      suite.add<LstmStackBackwardArgs>(label_of(s), [s](Case& c) { backward(c, s); });
+    }
+  };
+  for (DType t : {DType::bf16, DType::f32}) {
+    add({33, 5, 2, t, ragged(40, 7), true, true, true, 3});
+    add({16, 16, 3, t, many, true, false, false, 0});
+    add({16, 1, 3, t, with_empty, true, true, false, 4});
+    add({40, 40, 8, t, {20, 9}, false, true, false, 0});
+    add({64, 72, 4, t, {1, 1, 1}, true, false, false, 0});  // of one frame: no chunks
+    add({7, 8, 5, t, ragged(25, 3), false, false, true, 2});
+    add({130, 3, 2, t, {22, 22, 9}, true, false, false, 0});
+    add({12, 5, 3, t, ragged(18, 4), true, true, true, 0, 6});
+    add({8, 4, 1, t, short_ones, true, true, false, 0});
+    add({8, 4, 2, t, {}, false, false, false, 0});
+    add({8, 4, 2, t, {0, 0}, true, false, false, 1});
+  }
+}
+
+// Streaming recognisers' stacks, whose layers a GPU can run at once.
+void add_benches(Suite& suite) {
+  for (int64_t hidden : {256, 512}) {
+    for (int batch : {1, 16, 64}) {
+      for (int32_t frames : {200, 1000}) {
+        Shape s;
+        s.hidden = s.input = hidden;
+        s.layers = 4;
+        s.dtype = DType::bf16;
+        s.lengths.assign(static_cast<size_t>(batch), frames);
+        const std::string label = "bench_" + label_of(s);
+        suite.add_bench<LstmStackForwardArgs>(label, [s](Case& c) { forward(c, s); }).gpus_only =
+            true;
+        suite.add_bench<LstmStackBackwardArgs>(label, [s](Case& c) { backward(c, s); }).gpus_only =
+            true;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void lstm_stack_cases(Suite& suite) {
+  add_small(suite);
+  add_benches(suite);
+}
+
+}  // namespace rondo::check
