@@ -71,8 +71,7 @@ BeamAutomaton make_automaton(Case& c, const Setup& s) {
   return a;
 }
 
-void beam_search_case(Case& c, const Setup& s) {
-  BeamSearchArgs a;
+void beam_search_case(Case& c, BeamSearchArgs& a, const Setup& s) {
   a.layout = c.packed(s.lengths, 3, 1);
   const PackedCapacity& capacity = a.layout.capacity;
   a.scores = c.input_values({capacity.rows, s.classes}, s.dtype, make_scores(c, s, a.layout));
@@ -106,22 +105,20 @@ void beam_search_case(Case& c, const Setup& s) {
   a.probabilities = c.output("probabilities", {n, s.beam}, DType::f64, t);
   a.workspace = c.workspace(beam_search_workspace_bytes(capacity.rows, s.classes, s.beam));
   c.work(0, static_cast<double>(a.scores.bytes()));
-  c.run(a);
 }
 
 }  // namespace
 
 void beam_search_cases(Suite& suite) {
   const auto add = [&](const std::string& label, const Setup& s) {
-    suite.add<BeamSearchArgs>(label, [=](Case& c) { beam_search_case(c, s); });
+    suite.add(label, beam_search_case, s);
   };
   add("batch/empty", {.lengths = {}});
   add("batch/no frames", {.lengths = {0, 0}});
   add("batch/one frame", {.lengths = {1}});
   add("batch/ragged", {.lengths = {40, 33, 12, 12, 2, 1, 0}, .classes = 7, .beam = 16});
-  for (int32_t beam : {1, 2, 3, 31, 32, 33, 100, 128})
-    for (int32_t classes : {1, 2, 32, 33})
-      add(str("beam ", beam, "/", classes), {.lengths = {12, 5}, .classes = classes, .beam = beam});
+  for (const auto& [beam, classes] : every({1, 2, 3, 31, 32, 33, 100, 128}, {1, 2, 32, 33}))
+    add(str("beam ", beam, "/", classes), {.lengths = {12, 5}, .classes = classes, .beam = beam});
   add("beam 8/1024", {.lengths = {4, 3}, .classes = 1024, .beam = 8});
   add("beam 100/300", {.lengths = {6, 3}, .classes = 300, .beam = 100});
   // What the beam has and what falls out of it and comes back: many frames, few labels, small beam.
@@ -139,18 +136,16 @@ void beam_search_cases(Suite& suite) {
   add("range", {.lengths = {20, 9}, .classes = 9, .beam = 40, .range = 0.25});
   add("range/peaked", {.lengths = {30, 9}, .beam = 40, .scores = Scores::peaked, .range = 0.001});
   add("some extend", {.lengths = {20, 9}, .classes = 9, .beam = 40, .extends = true});
-  for (int32_t states : {1, 2, 300})
-    for (int32_t beam : {10, 32, 64, 100})
-      add(str("automaton ", states, "/", beam),
-          {.lengths = {20, 9}, .classes = 9, .beam = beam, .states = states});
+  for (const auto& [states, beam] : every({1, 2, 300}, {10, 32, 64, 100}))
+    add(str("automaton ", states, "/", beam),
+        {.lengths = {20, 9}, .classes = 9, .beam = beam, .states = states});
   add("automaton, stuck",
       {.lengths = {9, 7, 6, 5}, .beam = 20, .scores = Scores::stuck, .states = 3});
-  suite.add_bench<BeamSearchArgs>("64x500x32/100", [](Case& c) {
-    beam_search_case(c, {.lengths = std::vector<int32_t>(64, 500),
-                         .classes = 32,
-                         .beam = 100,
-                         .scores = Scores::peaked});
-  });
+  suite.add_bench("64x500x32/100", beam_search_case,
+                  {.lengths = std::vector<int32_t>(64, 500),
+                   .classes = 32,
+                   .beam = 100,
+                   .scores = Scores::peaked});
 }
 
 }  // namespace rondo::check

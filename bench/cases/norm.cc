@@ -1,14 +1,15 @@
+#include "kernels/norm/norm.h"
+
 #include <cmath>
 
 #include "bench/cases/check/check.h"
-#include "kernels/norm/norm.h"
 
 namespace rondo::check {
 namespace {
 
-void layer_norm_case(Case& c, DType dtype, int64_t rows, int64_t cols, bool keep) {
-  LayerNormArgs args;
-  args.row_count = c.ints({static_cast<int32_t>(rows - rows / 8)});
+void layer_norm_case(Case& c, LayerNormArgs& args, DType dtype, int64_t rows, int64_t cols,
+                     bool keep) {
+  args.row_count = c.live_rows(rows);
   // Off centre, so that a one-pass variance would show.
   args.x = args.y =
       c.in_out("y", {rows, cols}, dtype, Tolerance::ulps(dtype, 64), {Fill::uniform, 2, 4});
@@ -22,17 +23,14 @@ void layer_norm_case(Case& c, DType dtype, int64_t rows, int64_t cols, bool keep
   // One column has no variance: xhat is a rounding error times 1 / sqrt(epsilon) in every variant.
   if (cols == 1) args.epsilon = 1;
   c.work(0, 2.0 * live_bytes(rows, cols, dtype));
-  c.run(args);
 }
 
 enum class Wanted { all, input, weights };
 
-void layer_norm_grad_case(Case& c, DType dtype, int64_t rows, int64_t cols, Wanted wanted,
-                          bool accumulate) {
-  LayerNormGradArgs args;
+void layer_norm_grad_case(Case& c, LayerNormGradArgs& args, DType dtype, int64_t rows, int64_t cols,
+                          Wanted wanted, bool accumulate) {
   args.accumulate = accumulate;
-  const int64_t live = rows - rows / 8;
-  args.row_count = c.ints({static_cast<int32_t>(live)});
+  args.row_count = c.live_rows(rows);
   args.x = c.input({rows, cols}, dtype);
   args.gamma = c.input({cols}, DType::f32);
   args.mean = c.input({rows}, DType::f32, {Fill::uniform, -0.1, 0.1});
@@ -54,33 +52,22 @@ void layer_norm_grad_case(Case& c, DType dtype, int64_t rows, int64_t cols, Want
     args.workspace = c.workspace(layer_norm_grad_workspace_bytes(c.context(), rows, cols));
   }
   c.work(0, (wanted == Wanted::weights ? 2.0 : 3.0) * live_bytes(rows, cols, dtype));
-  c.run(args);
 }
 
 }  // namespace
 
 void norm_cases(Suite& suite) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    for (int64_t rows : {0, 1, 33, 65, 150, 1300}) {
-      for (int64_t cols : {1, 7, 31, 32, 33, 65, 129, 300, 1101, 1200}) {
-        if (rows == 1300 ? cols != 33 : rows > 33 && cols > 1000) continue;
-        const std::string label = str(name_of(dtype), "/", rows, "x", cols);
-        suite.add<LayerNormArgs>(
-            label, [=](Case& c) { layer_norm_case(c, dtype, rows, cols, cols % 2 == 1); });
-        for (Wanted wanted : {Wanted::all, Wanted::input, Wanted::weights}) {
-          const bool accumulate = wanted == Wanted::weights;
-          suite.add<LayerNormGradArgs>(str(label, "/", static_cast<int>(wanted)), [=](Case& c) {
-            layer_norm_grad_case(c, dtype, rows, cols, wanted, accumulate);
-          });
-        }
-      }
-    }
+  for (const auto& [dtype, rows, cols] :
+       every(f32_bf16, {0, 1, 33, 65, 150, 1300}, {1, 7, 31, 32, 33, 65, 129, 300, 1101, 1200})) {
+    if (rows == 1300 ? cols != 33 : rows > 33 && cols > 1000) continue;
+    const std::string label = str(name_of(dtype), "/", rows, "x", cols);
+    suite.add(label, layer_norm_case, dtype, rows, cols, cols % 2 == 1);
+    for (Wanted wanted : {Wanted::all, Wanted::input, Wanted::weights})
+      suite.add(str(label, "/", static_cast<int>(wanted)), layer_norm_grad_case, dtype, rows, cols,
+                wanted, wanted == Wanted::weights);
   }
-  suite.add_bench<LayerNormArgs>("f32/4096x512",
-                                 [](Case& c) { layer_norm_case(c, DType::f32, 4096, 512, true); });
-  suite.add_bench<LayerNormGradArgs>("f32/4096x512", [](Case& c) {
-    layer_norm_grad_case(c, DType::f32, 4096, 512, Wanted::all, true);
-  });
+  suite.add_bench("f32/4096x512", layer_norm_case, DType::f32, 4096, 512, true);
+  suite.add_bench("f32/4096x512", layer_norm_grad_case, DType::f32, 4096, 512, Wanted::all, true);
 }
 
 }  // namespace rondo::check

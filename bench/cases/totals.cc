@@ -1,7 +1,8 @@
+#include "kernels/totals/totals.h"
+
 #include <cmath>
 
 #include "bench/cases/check/check.h"
-#include "kernels/totals/totals.h"
 
 namespace rondo::check {
 namespace {
@@ -15,7 +16,7 @@ struct Shape {
   DType dtype = DType::f32;
 };
 
-void run_shape(Case& c, const Shape& s) {
+void losses_case(Case& c, LossTotalsArgs& a, const Shape& s) {
   std::vector<int32_t> lengths;
   for (int32_t n = 0; n < s.sequences; ++n)
     lengths.push_back(1 + static_cast<int32_t>(c.random(9)));
@@ -32,7 +33,6 @@ void run_shape(Case& c, const Shape& s) {
     if (kind == 1) loss = NAN;
     if (kind == 2) loss = -INFINITY;
   }
-  LossTotalsArgs a;
   a.losses = c.input_values({capacity}, s.dtype, losses);
   a.row_count = s.per_row ? &layout.extent->rows : &layout.extent->sequences;
   a.extent = layout.extent;
@@ -50,17 +50,15 @@ void run_shape(Case& c, const Shape& s) {
   }
   c.work(0, static_cast<double>(live) * static_cast<double>(size_of(s.dtype)) +
                 loss_totals_doubles * (s.restart ? 8.0 : 16.0));
-  c.run(a);
 }
 
-void run_ranks(Case& c, int count, bool wants_count) {
+void ranks_case(Case& c, CombineTotalsArgs& a, int count, bool wants_count) {
   std::vector<double> parts;
   for (int i = 0; i < count; ++i) {
     const auto sequences = static_cast<double>(c.random(40));
     parts.insert(parts.end(), {c.random_real(0, 5000), sequences, 50 * sequences,
                                sequences - static_cast<double>(c.random(9)), 1});
   }
-  CombineTotalsArgs a;
   a.parts = reinterpret_cast<const LossTotals*>(
       c.input_values({static_cast<int64_t>(parts.size())}, DType::f64, parts).data);
   a.count = count;
@@ -70,31 +68,27 @@ void run_ranks(Case& c, int count, bool wants_count) {
     a.inverse_count = c.output("inverse_count", {1}, DType::f64, Tolerance::exact()).as<double>();
   }
   c.work(0, static_cast<double>(count + 1) * sizeof(LossTotals));
-  c.run(a);
 }
 
 }  // namespace
 
 void totals_cases(Suite& suite) {
-  for (int count : {1, 2, 3, 8, 33}) {
-    for (bool wants_count : {false, true}) {
-      suite.add<CombineTotalsArgs>(str("f64/", count, wants_count ? "/count" : ""),
-                                   [=](Case& c) { run_ranks(c, count, wants_count); });
-    }
+  for (const auto& [count, wants_count] : every({1, 2, 3, 8, 33}, {false, true}))
+    suite.add(str("f64/", count, wants_count ? "/count" : ""), ranks_case, count, wants_count);
+  for (const auto& [n, bits] : every({0, 1, 7, 31, 32, 33, 255, 256, 257, 600},
+                                     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})) {
+    const Shape s = {n,
+                     (bits & 1) != 0,
+                     (bits & 2) != 0,
+                     (bits & 4) != 0,
+                     (bits & 8) != 0,
+                     n == 33 ? DType::f64 : DType::f32};
+    suite.add(str(name_of(s.dtype), "/", n, s.per_row ? "/rows" : "", s.bad ? "/bad" : "",
+                  s.restart ? "/restart" : "", s.count ? "/count" : ""),
+              losses_case, s);
   }
-  for (int32_t n : {0, 1, 7, 31, 32, 33, 255, 256, 257, 600}) {
-    for (int bits = 0; bits < 16; ++bits) {
-      Shape s{n};
-      s.per_row = bits & 1, s.bad = bits & 2, s.restart = bits & 4, s.count = bits & 8;
-      s.dtype = n == 33 ? DType::f64 : DType::f32;
-      suite.add<LossTotalsArgs>(
-          str(name_of(s.dtype), "/", n, s.per_row ? "/rows" : "", s.bad ? "/bad" : "",
-              s.restart ? "/restart" : "", s.count ? "/count" : ""),
-          [=](Case& c) { run_shape(c, s); });
-    }
-  }
-  suite.add_bench<CombineTotalsArgs>("bench/f64/8/count", [](Case& c) { run_ranks(c, 8, true); });
-  suite.add_bench<LossTotalsArgs>("bench/f32/600", [](Case& c) { run_shape(c, {600}); });
+  suite.add_bench("bench/f64/8/count", ranks_case, 8, true);
+  suite.add_bench("bench/f32/600", losses_case, {600});
 }
 
 }  // namespace rondo::check

@@ -3,28 +3,32 @@
 //
 // An op's cases are in bench/cases/<op>.cc:
 //
-//   void pointwise_cases(Suite& suite) {
-//     for (int64_t rows : {0, 1, 33})
-//       suite.add<PointwiseArgs>(str("relu/", rows), [=](Case& c) {
-//         PointwiseArgs args;
-//         args.function = PointwiseFunction::relu;
-//         args.x = c.input({rows, 7}, DType::f32);
-//         args.y = c.output("y", {rows, 7}, DType::f32, Tolerance::exact());
-//         c.run(args);
-//       });
+//   void relu_case(Case& c, PointwiseArgs& args, DType dtype, int64_t rows) {
+//     args.function = PointwiseFunction::relu;
+//     args.x = c.input({rows, 7}, dtype);
+//     args.y = c.output("y", {rows, 7}, dtype, Tolerance::exact());
 //   }
 //
-// The case function runs once for `ref` and once per variant, thread count and device; the random
-// inputs are the same each time. Outputs start poisoned with NaN (a forgotten element shows) and
-// lie between guard zones (a stray write shows). Input rows past a packed batch's extent are NaN.
+//   void pointwise_cases(Suite& suite) {
+//     for (const auto& [dtype, rows] : every(f32_bf16, {0, 1, 33}))
+//       suite.add(str("relu/", name_of(dtype), "/", rows), relu_case, dtype, rows);
+//   }
+//
+// The case function runs once for `ref` and once per variant, thread count and device, each time
+// before the op; the random inputs are the same each time. Outputs start poisoned with NaN (a
+// forgotten element shows) and lie between guard zones (a stray write shows). Input rows past a
+// packed batch's extent are NaN.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -80,6 +84,15 @@ class Case {
   const int32_t* ints(const std::vector<int32_t>& values);
   const uint64_t* longs(const std::vector<uint64_t>& values);
 
+  // For args.row_count: of so many rows an eighth is spare.
+  const int32_t* live_rows(int64_t rows) { return ints({static_cast<int32_t>(rows - rows / 8)}); }
+  // An output, or one that sums are added to.
+  TensorView sums(bool accumulate, const char* name, std::initializer_list<int64_t> dims,
+                  DType dtype, Tolerance tolerance, Fill fill = {}) {
+    return accumulate ? in_out(name, dims, dtype, tolerance, fill)
+                      : output(name, dims, dtype, tolerance);
+  }
+
   // A packed batch of these lengths (any order; sorted here), with capacity for `spare_rows` and
   // `spare_sequences` more than it holds.
   PackedView packed(std::vector<int32_t> lengths, int32_t spare_rows = 0,
@@ -99,6 +112,13 @@ class Case {
   // For --bench, before run(): after the repeats, which then only warm up, runs on for about as
   // long, each run timed; and on a GPU some more that follow one another without a wait.
   void time_for(double seconds) { time_for_ = seconds; }
+  // An object that the arguments point to.
+  template <class T>
+  T& keep() {
+    const auto made = std::make_shared<T>();
+    kept_.push_back(made);
+    return *made;
+  }
   // Work of one run, for --bench.
   void work(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
 
@@ -162,6 +182,7 @@ class Case {
   double flops_ = 0, bytes_ = 0, time_for_ = 0, seconds_in_a_row_ = 0;
   std::vector<double> seconds_, thread_seconds_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<void>> kept_;
   std::vector<std::pair<const PackedExtent*, int64_t>> extents_;
 };
 
@@ -178,11 +199,28 @@ class Suite {
     std::optional<std::vector<std::string>> simulated = {};
     bool gpus_only = false;  // CPUs' kernels have nothing to show there
   };
+  // A case of the op whose arguments `fill` makes of what is given.
+  template <class Args, class... Given>
+  Entry& add(std::string label, void (*fill)(Case&, Args&, Given...),
+             std::decay_t<Given>... given) {
+    return entries.emplace_back(Entry{Args::op, std::move(label), [=](Case& c) {
+                                        Args args;
+                                        fill(c, args, given...);
+                                        c.run(args);
+                                      }});
+  }
+  // A shape worth timing; checked as well when --bench is given.
+  template <class Args, class... Given>
+  Entry& add_bench(std::string label, void (*fill)(Case&, Args&, Given...),
+                   std::decay_t<Given>... given) {
+    Entry& entry = add(std::move(label), fill, std::move(given)...);
+    entry.bench = true;
+    return entry;
+  }
   template <class Args>
   Entry& add(std::string label, CaseFunction function) {
     return entries.emplace_back(Entry{Args::op, std::move(label), std::move(function), false});
   }
-  // A shape worth timing; checked as well when --bench is given.
   template <class Args>
   Entry& add_bench(std::string label, CaseFunction function) {
     return entries.emplace_back(Entry{Args::op, std::move(label), std::move(function), true});
@@ -243,6 +281,24 @@ std::string filter_without_cases(const Suite& suite, const Options& options);
 
 // Runs the suite, prints to stdout. Throws DeviceLost.
 Summary run_suite(const Suite& suite, const Options& options);
+
+inline constexpr std::initializer_list<DType> f32_bf16 = {DType::f32, DType::bf16};
+
+// Every combination of one of each list, the last list's going round first.
+template <class... T>
+std::vector<std::tuple<T...>> every(std::initializer_list<T>... lists) {
+  const size_t count = (size_t{1} * ... * lists.size());
+  std::vector<std::tuple<T...>> all;
+  for (size_t n = 0; n < count; ++n) {
+    size_t block = count;
+    const auto next = [&](const auto& list) {
+      block /= list.size();
+      return *(list.begin() + n / block % list.size());
+    };
+    all.push_back(std::tuple<T...>{next(lists)...});
+  }
+  return all;
+}
 
 // Bytes of the rows that a case with `rows` rows, an eighth of them spare, reads or writes in one
 // pass: spare rows are no traffic.
