@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
-#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/cases/check/check.h"
@@ -27,8 +26,8 @@ enum class LogitKind : uint8_t {
 struct Setup {
   DType dtype = DType::f32;
   int32_t classes = 5;
-  std::vector<int32_t> lengths = {7};
-  std::vector<int32_t> label_lengths = {3};  // in packed order, that is longest sequence first
+  std::vector<int32_t> lengths = {7};        // in packed order, that is longest sequence first
+  std::vector<int32_t> label_lengths = {3};  // in the same
   // Row t * N + n has frame t of sequence n, in any order of lengths: the C interface's batches.
   // Rows past a length hold NaN, and no gradient.
   bool padded = false;
@@ -149,9 +148,7 @@ TensorView gradient_of(Case& c, const Setup& s, const PackedView& layout, Tolera
   return c.in_out_values("grad", {rows, s.classes}, s.dtype, tolerance, zeros);
 }
 
-void run_setup(Case& c, Setup s) {
-  if (!s.padded) std::sort(s.lengths.begin(), s.lengths.end(), std::greater<>());
-  CtcArgs args;
+void ctc_case(Case& c, CtcArgs& args, const Setup& s) {
   args.layout = layout_of(c, s);
   Batch b;
   make_labels(c, s, args.layout.capacity.sequences, b);
@@ -185,11 +182,10 @@ void run_setup(Case& c, Setup s) {
   // alpha and beta: two sums and a product per state each; posterior: a product and a sum; exp: 20.
   c.work(live * (states * 8 + classes * 42),
          live * classes * static_cast<double>(size_of(s.dtype)) * (args.grad ? 3 : 1));
-  c.run(args);
 }
 
 Suite::Entry& add(Suite& suite, const std::string& label, const Setup& s) {
-  return suite.add<CtcArgs>(label, [=](Case& c) { run_setup(c, s); });
+  return suite.add(label, ctc_case, s);
 }
 
 // What log space has no other path for than for a thousand labels.
@@ -197,155 +193,137 @@ void add_fast(Suite& suite, const std::string& label, const Setup& s) {
   add(suite, label, s).simulated = {"fast"};
 }
 
-std::vector<int32_t> ragged(int32_t longest, int32_t sequences) {
-  std::vector<int32_t> lengths;
-  for (int32_t n = 0; n < sequences; ++n)
-    lengths.push_back(longest - n * longest / (2 * sequences));
-  return lengths;
-}
+constexpr std::initializer_list<DType> all_types = {DType::f32, DType::bf16, DType::f64};
 
 // T, N, V, L around the widths of vectors and tiles. The simulator has a third of them: every two
 // of T, V and L.
 void add_sizes(Suite& suite) {
-  constexpr int32_t all_frames[] = {1, 2, 7, 31, 32, 33, 65};
-  constexpr int32_t all_classes[] = {2, 5, 16, 17, 33, 70};
-  constexpr int32_t all_labels[] = {0, 1, 7, 8, 9, 16, 31};
-  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    for (size_t t = 0; t < std::size(all_frames); ++t) {
-      for (size_t v = 0; v < std::size(all_classes); ++v) {
-        for (size_t l = 0; l < std::size(all_labels); ++l) {
-          const int32_t frames = all_frames[t], classes = all_classes[v], labels = all_labels[l];
-          if (labels > frames) continue;
-          Setup s;
-          s.dtype = dtype;
-          s.classes = classes;
-          s.lengths = ragged(frames, 3);
-          s.label_lengths = {labels, labels / 2, labels / 3};
-          s.blank = classes / 2;
-          s.labels = LabelKind::repeats;
-          auto& entry =
-              add(suite, str("sizes/", name_of(dtype), "/T", frames, "V", classes, "L", labels), s);
-          // With so few frames there are few numbers of labels.
-          const bool simulated = (t + v + l) % 3 == 0 || frames <= 2;
-          if (!simulated) entry.simulated.emplace();
-        }
-      }
-    }
+  constexpr int32_t frames[] = {1, 2, 7, 31, 32, 33, 65}, classes[] = {2, 5, 16, 17, 33, 70},
+                    labels[] = {0, 1, 7, 8, 9, 16, 31};
+  for (const auto& [dtype, t, v, l] :
+       every(all_types, {0, 1, 2, 3, 4, 5, 6}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5, 6})) {
+    const int32_t T = frames[t], V = classes[v], L = labels[l];
+    if (L > T) continue;
+    auto& entry = add(suite, str("sizes/", name_of(dtype), "/T", T, "V", V, "L", L),
+                      {.dtype = dtype,
+                       .classes = V,
+                       .lengths = {T, T - T / 6, T - 2 * T / 6},
+                       .label_lengths = {L, L / 2, L / 3},
+                       .blank = V / 2,
+                       .labels = LabelKind::repeats});
+    // With so few frames there are few numbers of labels.
+    const bool simulated = (t + v + l) % 3 == 0 || T <= 2;
+    if (!simulated) entry.simulated.emplace();
   }
 }
 
 void add_edges(Suite& suite) {
-  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    const auto name = [&](const char* what) { return str("edges/", name_of(dtype), "/", what); };
-    Setup s;
-    s.dtype = dtype;
-    s.classes = 9;
-    s.lengths = {40, 33, 20, 20, 3, 0, 0};
-    s.label_lengths = {12, 0, 9, 1, 3, 0, 1};
-    s.spare_sequences = 2;
-    add(suite, name("ragged"), s);
+  for (DType dtype : all_types) {
+    const auto add_edge = [&](const std::string& what, const Setup& s) {
+      add(suite, str("edges/", name_of(dtype), "/", what), s);
+    };
+    const Setup ragged = {.dtype = dtype,
+                          .classes = 9,
+                          .lengths = {40, 33, 20, 20, 3, 0, 0},
+                          .label_lengths = {12, 0, 9, 1, 3, 0, 1},
+                          .spare_sequences = 2};
+    add_edge("ragged", ragged);
     for (Gradient g : {Gradient::none, Gradient::in_place}) {
-      Setup x = s;
-      x.gradient = g;
-      add(suite, name(g == Gradient::none ? "loss_only" : "in_place"), x);
-      x.input = CtcInput::log_softmax;
-      add(suite, name(g == Gradient::none ? "log_softmax_loss_only" : "log_softmax_in_place"), x);
+      const char* name = g == Gradient::none ? "loss_only" : "in_place";
+      Setup s = ragged;
+      s.gradient = g;
+      add_edge(name, s);
+      s.input = CtcInput::log_softmax;
+      add_edge(str("log_softmax_", name), s);
     }
-    Setup x = s;
-    x.scaled = true;
-    add(suite, name("grad_scale"), x);
-    x.input = CtcInput::log_softmax;
-    add(suite, name("log_softmax"), x);
+    Setup s = ragged;
+    s.scaled = true;
+    add_edge("grad_scale", s);
+    s.input = CtcInput::log_softmax;
+    add_edge("log_softmax", s);
     for (bool zero : {false, true}) {
-      x = s;
-      x.labels = LabelKind::one_class;
-      x.label_lengths = {21, 17, 10, 11, 2, 0, 2};  // those of 20/11 and 3/2 need 21 and 3
-      x.zero_infinity = zero;
-      x.scaled = true;
-      add(suite, name(zero ? "zero_infinity" : "infeasible"), x);
+      s = ragged;
+      s.labels = LabelKind::one_class;
+      s.label_lengths = {21, 17, 10, 11, 2, 0, 2};  // those of 20/11 and 3/2 need 21 and 3
+      s.zero_infinity = zero;
+      s.scaled = true;
+      add_edge(zero ? "zero_infinity" : "infeasible", s);
     }
     for (int32_t blank : {0, 4, 8}) {
-      x = s;
-      x.blank = blank;
-      add(suite, name(str("blank", blank).c_str()), x);
+      s = ragged;
+      s.blank = blank;
+      add_edge(str("blank", blank), s);
     }
-    for (double poison : {nan, infinity, -infinity}) {
-      for (CtcInput input : {CtcInput::logits, CtcInput::log_softmax}) {
-        x = s;
-        x.input = input;
-        x.poisoned = 2;
-        x.poison = poison;
-        add(suite,
-            name(str(input == CtcInput::logits ? "poison" : "log_softmax_poison", poison).c_str()),
-            x);
-      }
+    for (const auto& [poison, input] :
+         every({nan, infinity, -infinity}, {CtcInput::logits, CtcInput::log_softmax})) {
+      s = ragged;
+      s.input = input;
+      s.poisoned = 2;
+      s.poison = poison;
+      add_edge(str(input == CtcInput::logits ? "poison" : "log_softmax_poison", poison), s);
     }
-    x = s;
-    x.lengths = {0, 0};
-    x.label_lengths = {0, 2};
-    add(suite, name("all_empty"), x);
-    x.lengths = {};
-    x.label_lengths = {};
-    add(suite, name("no_sequences"), x);
+    s = ragged;
+    s.lengths = {0, 0};
+    s.label_lengths = {0, 2};
+    add_edge("all_empty", s);
+    s.lengths = s.label_lengths = {};
+    add_edge("no_sequences", s);
   }
 }
 
 // What leaves the range of plain doubles: each of these must still be right.
 void add_extremes(Suite& suite) {
-  for (DType dtype : {DType::f32, DType::f64}) {
-    for (LogitKind kind :
-         {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned, LogitKind::holed}) {
-      for (double range : {1.0, 15.0, 80.0, 2000.0}) {
-        for (Gradient g : {Gradient::separate, Gradient::none}) {
-          Setup s;
-          s.dtype = dtype;
-          s.classes = 12;
-          s.lengths = {130, 90, 60, 22};
-          s.label_lengths = {40, 44, 3, 20};
-          s.labels = LabelKind::repeats;
-          s.logits = kind;
-          s.range = range;
-          s.gradient = g;
-          add(suite,
-              str("extremes/", name_of(dtype), "/kind", static_cast<int>(kind), "/", range,
-                  g == Gradient::none ? "/loss_only" : ""),
-              s);
-        }
-      }
-    }
-  }
+  for (const auto& [dtype, kind, range, gradient] :
+       every({DType::f32, DType::f64},
+             {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned, LogitKind::holed},
+             {1.0, 15.0, 80.0, 2000.0}, {Gradient::separate, Gradient::none}))
+    add(suite,
+        str("extremes/", name_of(dtype), "/kind", static_cast<int>(kind), "/", range,
+            gradient == Gradient::none ? "/loss_only" : ""),
+        {.dtype = dtype,
+         .classes = 12,
+         .lengths = {130, 90, 60, 22},
+         .label_lengths = {40, 44, 3, 20},
+         .gradient = gradient,
+         .labels = LabelKind::repeats,
+         .logits = kind,
+         .range = range});
 }
 
 void add_long(Suite& suite) {
   for (LogitKind kind : {LogitKind::uniform, LogitKind::aligned}) {
-    Setup s;
-    s.classes = 7;
-    s.logits = kind;
-    s.range = kind == LogitKind::uniform ? 2 : 12;
-    s.lengths = {1800, 1500};
-    s.label_lengths = {1050, 200};
+    const std::string name = str("/kind", static_cast<int>(kind));
+    Setup s = {.classes = 7,
+               .lengths = {1800, 1500},
+               .label_lengths = {1050, 200},
+               .logits = kind,
+               .range = kind == LogitKind::uniform ? 2.0 : 12.0};
     // The simulator has segments/blocks.
-    add(suite, str("long/kind", static_cast<int>(kind)), s).simulated.emplace();
+    add(suite, "long" + name, s).simulated.emplace();
     s.lengths = {400, 300};
     s.label_lengths = {60, 40};
     s.classes = 300;
-    add(suite, str("wide_rows/kind", static_cast<int>(kind)), s);
+    add(suite, "wide_rows" + name, s);
     s.dtype = DType::bf16;
-    add(suite, str("wide_rows_bf16/kind", static_cast<int>(kind)), s);
+    add(suite, "wide_rows_bf16" + name, s);
   }
+}
+
+// So many labels, with these lengths.
+Setup labelled(int32_t labels, std::vector<int32_t> lengths) {
+  return {.classes = 6,
+          .lengths = std::move(lengths),
+          .label_lengths = {labels, labels / 2},
+          .labels = LabelKind::repeats,
+          .logits = labels % 2 ? LogitKind::aligned : LogitKind::uniform,
+          .range = labels % 2 ? 6.0 : 1.0};
 }
 
 // Labels around the borders of the tiles that GPU lanes, warps and blocks hold, with few frames to
 // spare, so that alignments cross all of them.
 void add_tiles(Suite& suite) {
   for (int32_t labels : {30, 31, 32, 62, 63, 64, 126, 127, 128, 129, 255, 256, 512, 1023, 1024}) {
-    Setup s;
-    s.classes = 6;
-    s.lengths = {labels + labels / 4 + 8, labels + labels / 4 + 1};
-    s.label_lengths = {labels, labels / 2};
-    s.labels = LabelKind::repeats;
-    s.logits = labels % 2 ? LogitKind::aligned : LogitKind::uniform;
-    s.range = labels % 2 ? 6 : 1;
+    Setup s = labelled(labels, {labels + labels / 4 + 8, labels + labels / 4 + 1});
     if (labels > 512) {
       add_fast(suite, str("tiles/L", labels), s);
       continue;
@@ -359,66 +337,55 @@ void add_tiles(Suite& suite) {
 // A lattice that GPUs keep at some frames alone: halves of less than a segment, of several, and
 // with a rest; and states over many blocks, the second sequence's over fewer.
 void add_segments(Suite& suite) {
-  for (int32_t labels : {0, 9, 31, 40, 63, 100, 127, 150, 600}) {
-    for (int32_t spare : {1, 61, 260}) {
-      Setup s;
-      s.classes = 6;
-      s.lengths = {labels + labels / 4 + spare, labels + labels / 8 + spare};
-      s.label_lengths = {labels, labels / 2};
-      s.labels = LabelKind::repeats;
-      s.logits = labels % 2 ? LogitKind::aligned : LogitKind::uniform;
-      s.range = labels % 2 ? 6 : 1;
-      s.lattice_limit = 0;
-      s.dtype = spare == 61 ? DType::bf16 : DType::f32;
-      auto& entry = add(suite, str("segments/T", s.lengths.front(), "L", labels), s);
-      if (labels == 600 && spare != 61) entry.simulated.emplace();  // many segments in any case
-    }
+  for (const auto& [labels, spare] : every({0, 9, 31, 40, 63, 100, 127, 150, 600}, {1, 61, 260})) {
+    Setup s = labelled(labels, {labels + labels / 4 + spare, labels + labels / 8 + spare});
+    s.lattice_limit = 0;
+    s.dtype = spare == 61 ? DType::bf16 : DType::f32;
+    auto& entry = add(suite, str("segments/T", s.lengths.front(), "L", labels), s);
+    if (labels == 600 && spare != 61) entry.simulated.emplace();  // many segments in any case
   }
-  Setup s;
-  s.classes = 9;
-  s.lengths = {240, 133, 70, 20, 3, 0, 0};
-  s.label_lengths = {12, 0, 9, 21, 3, 0, 1};
-  s.labels = LabelKind::one_class;
-  s.spare_sequences = 2;
-  s.scaled = true;
-  s.lattice_limit = 0;
+  Setup s = {.classes = 9,
+             .lengths = {240, 133, 70, 20, 3, 0, 0},
+             .label_lengths = {12, 0, 9, 21, 3, 0, 1},
+             .labels = LabelKind::one_class,
+             .scaled = true,
+             .spare_sequences = 2,
+             .lattice_limit = 0};
   add(suite, "segments/ragged", s);
   s.gradient = Gradient::in_place;
   s.input = CtcInput::log_softmax;
   s.zero_infinity = true;
   add(suite, "segments/in_place", s);
   s.poisoned = 1;
-  s.poison = nan;
   add(suite, "segments/poison", s);
-  for (Gradient g : {Gradient::separate, Gradient::none}) {
-    Setup x;
-    x.classes = 40;
-    x.lengths = {1180, 350, 50};
-    x.label_lengths = {1100, 300, 7};
-    x.gradient = g;
-    if (g == Gradient::separate) x.logits = LogitKind::aligned, x.range = 12;
-    add_fast(suite, g == Gradient::none ? "segments/blocks_loss_only" : "segments/blocks", x);
-    x.logits = LogitKind::uniform;
-    x.dtype = DType::bf16;
-    x.classes = 8200;
-    x.lengths = {1180, 40};
-    x.range = 1;
-    x.label_lengths = {1150, 3};  // more than 1024 different ones
-    x.poisoned = 1;
-    if (g == Gradient::separate) add_fast(suite, "segments/blocks_many_classes", x);
-  }
+  Setup blocks = {.classes = 40,
+                  .lengths = {1180, 350, 50},
+                  .label_lengths = {1100, 300, 7},
+                  .logits = LogitKind::aligned,
+                  .range = 12};
+  add_fast(suite, "segments/blocks", blocks);
+  add_fast(suite, "segments/blocks_many_classes",
+           {.dtype = DType::bf16,
+            .classes = 8200,
+            .lengths = {1180, 40},
+            .label_lengths = {1150, 3},  // more than 1024 different ones
+            .range = 1,
+            .poisoned = 1});
+  blocks.gradient = Gradient::none;
+  blocks.logits = LogitKind::uniform;
+  blocks.range = 3;
+  add_fast(suite, "segments/blocks_loss_only", blocks);
 }
 
 void add_padded(Suite& suite) {
-  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    Setup s;
-    s.dtype = dtype;
-    s.classes = 9;
-    s.blank = 4;
-    s.padded = true;
-    s.labels = LabelKind::repeats;
-    s.lengths = {20, 0, 40, 3, 33, 20};
-    s.label_lengths = {9, 1, 12, 3, 0, 12};
+  for (DType dtype : all_types) {
+    Setup s = {.dtype = dtype,
+               .classes = 9,
+               .lengths = {20, 0, 40, 3, 33, 20},
+               .label_lengths = {9, 1, 12, 3, 0, 12},
+               .padded = true,
+               .blank = 4,
+               .labels = LabelKind::repeats};
     add(suite, str("padded/", name_of(dtype)), s);
     s.lattice_limit = 0;
     add(suite, str("padded/segments/", name_of(dtype)), s);
@@ -435,29 +402,28 @@ void add_padded(Suite& suite) {
 
 // Long and sharp: values leave the range of f32 and come back.
 void add_sharp(Suite& suite) {
-  for (LogitKind kind : {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned}) {
-    Setup s;
-    s.classes = 20;
-    s.lengths = {2000, 160};
-    s.label_lengths = {20, 100};
-    s.logits = kind;
-    s.range = 25;
-    add(suite, str("sharp/kind", static_cast<int>(kind)), s);
-  }
+  for (LogitKind kind : {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned})
+    add(suite, str("sharp/kind", static_cast<int>(kind)),
+        {.classes = 20,
+         .lengths = {2000, 160},
+         .label_lengths = {20, 100},
+         .logits = kind,
+         .range = 25});
 }
 
 // Many classes: labels are gathered, gradients corrected by chunks and, if large, stored past the
 // caches. One sequence: threads share its rows.
 void add_many_classes(Suite& suite) {
-  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    Setup s;
-    s.dtype = dtype;
-    s.classes = 2051;
-    s.blank = 2050;
-    s.spare_rows = 0;  // so that the size of the gradient is that of its rows
-    s.lengths = {dtype == DType::bf16 ? 900 : 450, dtype == DType::bf16 ? 200 : 100};
-    s.label_lengths = {30, 50};
-    s.labels = LabelKind::repeats;
+  for (DType dtype : all_types) {
+    const int32_t frames = dtype == DType::bf16 ? 900 : 450,
+                  some = dtype == DType::bf16 ? 200 : 100;
+    Setup s = {.dtype = dtype,
+               .classes = 2051,
+               .lengths = {frames, some},
+               .label_lengths = {30, 50},
+               .blank = 2050,
+               .labels = LabelKind::repeats,
+               .spare_rows = 0};  // so that the size of the gradient is that of its rows
     add(suite, str("many_classes/", name_of(dtype)), s);
     s.lengths = {37};
     s.label_lengths = {12};
@@ -473,29 +439,26 @@ void add_many_classes(Suite& suite) {
 struct BenchShape {
   int32_t frames, sequences, classes, labels;
 };
+constexpr std::initializer_list<BenchShape> batches = {
+    {500, 32, 32, 100},  {150, 64, 28, 40},   {250, 32, 5000, 60}, {1000, 32, 32, 40},
+    {1000, 32, 32, 100}, {1000, 32, 32, 127}, {1000, 32, 32, 150}, {1000, 32, 32, 250},
+    {2000, 64, 5, 450},  {100, 32, 32, 20},   {100, 32, 5000, 20}, {2000, 16, 32, 450}};
+// One utterance: a sentence, and a recording of minutes.
+constexpr std::initializer_list<BenchShape> alone = {{1000, 1, 32, 100}, {20000, 1, 32, 5000}};
 
-void add_benches(Suite& suite, const std::string& group, std::span<const BenchShape> shapes) {
-  for (const BenchShape& shape : shapes) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
-      Setup s;
-      s.dtype = dtype;
-      s.classes = shape.classes;
-      s.lengths.assign(static_cast<size_t>(shape.sequences), shape.frames);
-      s.label_lengths.assign(static_cast<size_t>(shape.sequences), shape.labels);
-      s.spare_rows = 0;
-      suite.add_bench<CtcArgs>(str(group, "/", name_of(dtype), "/T", shape.frames, "N",
-                                   shape.sequences, "V", shape.classes, "L", shape.labels),
-                               [=](Case& c) { run_setup(c, s); });
-    }
+void add_benches(Suite& suite, const char* group, std::initializer_list<BenchShape> shapes) {
+  for (const auto& [shape, dtype] : every(shapes, f32_bf16)) {
+    const auto sequences = static_cast<size_t>(shape.sequences);
+    suite.add_bench(str(group, "/", name_of(dtype), "/T", shape.frames, "N", shape.sequences, "V",
+                        shape.classes, "L", shape.labels),
+                    ctc_case,
+                    {.dtype = dtype,
+                     .classes = shape.classes,
+                     .lengths = std::vector<int32_t>(sequences, shape.frames),
+                     .label_lengths = std::vector<int32_t>(sequences, shape.labels),
+                     .spare_rows = 0});
   }
 }
-
-constexpr BenchShape batches[] = {{500, 32, 32, 100},  {150, 64, 28, 40},   {250, 32, 5000, 60},
-                                  {1000, 32, 32, 40},  {1000, 32, 32, 100}, {1000, 32, 32, 127},
-                                  {1000, 32, 32, 150}, {1000, 32, 32, 250}, {2000, 64, 5, 450},
-                                  {100, 32, 32, 20},   {100, 32, 5000, 20}, {2000, 16, 32, 450}};
-// One utterance: a sentence, and a recording of minutes.
-constexpr BenchShape alone[] = {{1000, 1, 32, 100}, {20000, 1, 32, 5000}};
 
 }  // namespace
 

@@ -43,7 +43,7 @@ void fill(Case& c, const Setup& s, Args& args) {
                                                          s.classes, args.max_label_length));
 }
 
-// As ctc_check.cc counts: a pass forward is two sums and a product per state and 20 for the exp of
+// As ctc.cc counts: a pass forward is two sums and a product per state and 20 for the exp of
 // each logit; the gradient is the other half and a fixed cost per class.
 template <class Args>
 void note_work(Case& c, const Setup& s, const Args& args, bool gradient) {
@@ -53,7 +53,7 @@ void note_work(Case& c, const Setup& s, const Args& args, bool gradient) {
          live * classes * static_cast<double>(size_of(s.dtype)) * (gradient ? 3 : 1));
 }
 
-// As of ctc (ctc_check.cc).
+// As of ctc (ctc.cc).
 Tolerance loss_tolerance(const Setup& s) {
   const DType type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
   return Tolerance::ulps(type, 4 + std::sqrt(std::max(s.lengths.front(), 1)), 1 + s.range);
@@ -66,8 +66,7 @@ Tolerance grad_tolerance(const Setup& s) {
                          scale);
 }
 
-void run_grad(Case& c, const Setup& s) {
-  CtcChunkGradArgs args;
+void grad_case(Case& c, CtcChunkGradArgs& args, const Setup& s) {
   fill(c, s, args);
   const int64_t rows = args.layout.capacity.rows, sequences = args.layout.capacity.sequences;
   const DType loss_type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -84,12 +83,10 @@ void run_grad(Case& c, const Setup& s) {
     args.grad = c.rows_output("grad", args.layout, s.classes, s.dtype, grad_tolerance(s));
   }
   note_work(c, s, args, true);
-  c.run(args);
 }
 
 // That it stays within its memory; its result is the kernel's own.
-void run_alpha(Case& c, const Setup& s) {
-  CtcChunkAlphaArgs args;
+void alpha_case(Case& c, CtcChunkAlphaArgs& args, const Setup& s) {
   fill(c, s, args);
   args.logits = c.rows_input(args.layout, s.classes, s.dtype, {Fill::uniform, -s.range, s.range});
   const int64_t sequences = args.layout.capacity.sequences;
@@ -97,59 +94,45 @@ void run_alpha(Case& c, const Setup& s) {
   args.alpha_out = c.workspace(static_cast<size_t>(sequences * width) * 8);
   args.alpha_out = TensorView(args.alpha_out.data, DType::f64, {sequences, width});
   note_work(c, s, args, false);
-  c.run(args);
 }
 
 void add(Suite& suite, const std::string& label, const Setup& s) {
-  suite.add<CtcChunkGradArgs>(label, [=](Case& c) { run_grad(c, s); });
-  if (!s.in_place) suite.add<CtcChunkAlphaArgs>(label, [=](Case& c) { run_alpha(c, s); });
+  suite.add(label, grad_case, s);
+  if (!s.in_place) suite.add(label, alpha_case, s);
 }
 
 }  // namespace
 
 void ctc_chunk_cases(Suite& suite) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    Setup s;
-    s.dtype = dtype;
-    for (int32_t frames : {1, 7, 33, 65}) {
-      for (int32_t classes : {2, 17, 70}) {
-        for (int32_t labels : {0, 1, 8, 31}) {
-          if (labels > frames) continue;
-          s.classes = classes;
-          s.blank = classes / 2;
-          s.lengths = {frames, frames / 2 + 1, frames / 3};
-          std::sort(s.lengths.begin(), s.lengths.end(), std::greater<>());
-          s.label_lengths = {labels, labels / 2, labels / 3};
-          add(suite, str("sizes/", name_of(dtype), "/T", frames, "V", classes, "L", labels), s);
-        }
-      }
+    for (const auto& [frames, classes, labels] :
+         every({1, 7, 33, 65}, {2, 17, 70}, {0, 1, 8, 31})) {
+      if (labels > frames) continue;
+      add(suite, str("sizes/", name_of(dtype), "/T", frames, "V", classes, "L", labels),
+          {.dtype = dtype,
+           .classes = classes,
+           .blank = classes / 2,
+           .lengths = {frames, frames / 2 + 1, frames / 3},
+           .label_lengths = {labels, labels / 2, labels / 3}});
     }
-    s = {};
-    s.dtype = dtype;
-    s.classes = 9;
-    s.lengths = {40, 33, 20, 3, 0, 0};
-    s.label_lengths = {12, 0, 21, 3, 0, 1};
+    Setup s = {.dtype = dtype,
+               .classes = 9,
+               .lengths = {40, 33, 20, 3, 0, 0},
+               .label_lengths = {12, 0, 21, 3, 0, 1}};
     add(suite, str("edges/", name_of(dtype), "/ragged"), s);
     s.in_place = s.scaled = s.zero_infinity = true;
     add(suite, str("edges/", name_of(dtype), "/in_place"), s);
     s.input = CtcInput::log_softmax;
     add(suite, str("edges/", name_of(dtype), "/log_softmax"), s);
   }
-  for (double range : {30.0, 500.0}) {
-    Setup s;
-    s.classes = 12;
-    s.lengths = {130, 90, 60};
-    s.label_lengths = {40, 44, 3};
-    s.range = range;
-    add(suite, str("extremes/", range), s);
-  }
-  Setup s;
-  s.classes = 32;
-  s.lengths.assign(32, 500);
-  s.label_lengths.assign(32, 100);
-  const std::string label = "bench/f32/T500N32V32L100";
-  suite.add_bench<CtcChunkGradArgs>(label, [s](Case& c) { run_grad(c, s); });
-  suite.add_bench<CtcChunkAlphaArgs>(label, [s](Case& c) { run_alpha(c, s); });
+  for (double range : {30.0, 500.0})
+    add(suite, str("extremes/", range),
+        {.classes = 12, .lengths = {130, 90, 60}, .label_lengths = {40, 44, 3}, .range = range});
+  const Setup s = {.classes = 32,
+                   .lengths = std::vector<int32_t>(32, 500),
+                   .label_lengths = std::vector<int32_t>(32, 100)};
+  suite.add_bench("bench/f32/T500N32V32L100", grad_case, s);
+  suite.add_bench("bench/f32/T500N32V32L100", alpha_case, s);
 }
 
 }  // namespace rondo::check

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/cases/check/check.h"
@@ -67,8 +68,7 @@ void limit_rows(Case& c, const Shape& s, GemmArgs& g) {
   g.row_count_stride = 1;
 }
 
-void run_shape(Case& c, const Shape& s) {
-  GemmArgs g;
+void gemm_case(Case& c, GemmArgs& g, const Shape& s) {
   g.m = s.m, g.n = s.n, g.k = s.k;
   g.transpose_a = s.transpose_a, g.transpose_b = s.transpose_b;
   g.dtype = s.dtype, g.c_dtype = s.c_dtype;
@@ -91,134 +91,109 @@ void run_shape(Case& c, const Shape& s) {
   // starts as NaN, so that a read shows.
   g.c = s.beta == 0 ? c.output("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data
                     : c.in_out("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data;
-  // Of one case: every number of threads and every repetition finds what the first one packed.
-  PackedWeights kept;
-  if (s.packed) g.packed_b = &kept;
+  // Every number of threads and every repetition finds what the first one packed.
+  if (s.packed) g.packed_b = &c.keep<PackedWeights>();
   g.workspace = c.workspace(gemm_workspace_bytes(c.context(), g));
   const double flops =
       2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
   c.work(flops, static_cast<double>((s.m + s.n) * s.k) * static_cast<double>(size_of(s.dtype)) +
                     static_cast<double>(s.m * s.n) * static_cast<double>(size_of(s.c_dtype)));
-  c.run(g);
 }
 
-Suite::Entry& add(Suite& suite, const Shape& s) {
-  return suite.add<GemmArgs>(label(s), [=](Case& c) { run_shape(c, s); });
-}
-void add_not_simulated(Suite& suite, const Shape& s) { add(suite, s).simulated.emplace(); }
+Suite::Entry& add(Suite& suite, const Shape& s) { return suite.add(label(s), gemm_case, s); }
 
-struct Types {
-  DType dtype, c_dtype;
-};
-constexpr Types types[] = {{DType::f32, DType::f32},
-                           {DType::bf16, DType::f32},
-                           {DType::bf16, DType::bf16},
-                           {DType::f64, DType::f64}};
+constexpr std::initializer_list<std::pair<DType, DType>> types = {{DType::f32, DType::f32},
+                                                                  {DType::bf16, DType::f32},
+                                                                  {DType::bf16, DType::bf16},
+                                                                  {DType::f64, DType::f64}};
 
 // Every size in every place; what else can vary goes round with the shape's index. The simulator
 // has a Latin square of them, every two sizes in every two places, and what is of several tiles
 // in all three.
 void add_sizes(Suite& suite) {
   constexpr int64_t sizes[] = {0, 1, 7, 31, 32, 33, 65, 130};
-  constexpr size_t count = std::size(sizes);
+  constexpr int count = std::size(sizes);
   int i = 0;
-  for (size_t m = 0; m < count; ++m) {
-    for (size_t n = 0; n < count; ++n) {
-      for (size_t k = 0; k < count; ++k) {
-        for (const Types& t : types) {
-          Shape s{sizes[m], sizes[n], sizes[k]};
-          s.transpose_a = i & 1;
-          s.transpose_b = i & 2;
-          s.dtype = t.dtype, s.c_dtype = t.c_dtype;
-          s.bias = i % 3 == 0;
-          s.alpha = i % 5 == 0 ? 0.75f : 1.0f;
-          s.beta = i % 7 == 0 ? -0.5f : 0.0f;
-          s.padding = i % 11 == 0 ? 5 : 0;
-          const bool simulated = (m + n + k) % count == 0 || std::min({m, n, k}) >= count - 2;
-          if (simulated) {
-            add(suite, s);
-          } else {
-            add_not_simulated(suite, s);
-          }
-          ++i;
-        }
-        ++i;  // the next shape starts elsewhere in the round
-      }
+  for (const auto& [m, n, k] :
+       every({0, 1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 7})) {
+    for (const auto& [dtype, c_dtype] : types) {
+      Shape s{sizes[m], sizes[n], sizes[k], (i & 1) != 0, (i & 2) != 0, dtype, c_dtype};
+      s.bias = i % 3 == 0;
+      s.alpha = i % 5 == 0 ? 0.75f : 1.0f;
+      s.beta = i % 7 == 0 ? -0.5f : 0.0f;
+      s.padding = i % 11 == 0 ? 5 : 0;
+      const bool simulated = (m + n + k) % count == 0 || std::min({m, n, k}) >= count - 2;
+      auto& entry = add(suite, s);
+      if (!simulated) entry.simulated.emplace();
+      ++i;
     }
+    ++i;  // the next shape starts elsewhere in the round
   }
 }
 
-void add_options(Suite& suite) {
-  for (const Types& t : types) {
-    for (int bits = 0; bits < 64; ++bits) {
-      Shape s{45, 39, 50};
-      s.transpose_a = bits & 1;
-      s.transpose_b = bits & 2;
-      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
-      s.bias = bits & 4;
-      s.beta = bits & 8 ? 1.0f : 0.0f;
-      s.padding = bits & 16 ? 3 : 0;
-      s.row_count = bits & 32 ? (bits & 1 ? 37 : 29) : -1;
-      add(suite, s);
-    }
-    for (int64_t rows : {0, 1, 45}) {
-      for (bool transpose_a : {false, true}) {
-        Shape s{transpose_a ? 12 : 45, 39, transpose_a ? 45 : 12, transpose_a};
-        s.dtype = t.dtype, s.c_dtype = t.c_dtype;
-        s.row_count = rows;
-        add(suite, s);
-      }
-    }
-    // alpha == 0 reads nothing.
-    for (float beta : {0.0f, 2.0f}) {
-      Shape s{33, 17, 9};
-      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
-      s.alpha = 0, s.beta = beta;
-      add(suite, s);
-    }
-    // More than one block in each dimension of the CPU's blocked kernels.
-    for (int bits = 0; bits < 4; ++bits) {
-      Shape s{400, 70, 1100, (bits & 1) != 0, (bits & 2) != 0, t.dtype, t.c_dtype};
-      s.beta = bits == 1 ? 1.0f : 0.0f;
-      s.bias = bits == 2;
-      add_not_simulated(suite, s);
-    }
-    add(suite, {30, 4500, 20, false, true, t.dtype, t.c_dtype});
-    // Rows, columns and blocks for each thread, in one and in several blocks of k and of columns.
-    for (const Shape& of : {Shape{1, 39, 50},
-                            {45, 39, 50},
-                            {20, 300, 65},
-                            {400, 70, 1100},
-                            {3, 9000, 300},
-                            {7, 9, 0}}) {
-      for (bool transpose_b : {false, true}) {
-        Shape s = of;
-        s.dtype = t.dtype, s.c_dtype = t.c_dtype;
-        s.transpose_b = transpose_b;
-        s.packed = true;
-        s.bias = transpose_b;
-        s.row_count = s.m == 45 ? 29 : -1;
-        add_not_simulated(suite, s);
-      }
-    }
-    for (int bits = 0; bits < 8; ++bits) {
-      Shape s{70, 39, 50, (bits & 1) != 0, (bits & 2) != 0, t.dtype, t.c_dtype};
-      s.batch = 3;
-      s.bias = bits == 3;
-      s.padding = bits == 5 ? 3 : 0;
-      s.row_count = bits & 4 ? 40 : -1;
-      add(suite, s);
-    }
-    Shape none{7, 9, 5, false, false, t.dtype, t.c_dtype};
-    none.batch = 0;
-    add(suite, none);
+void add_options(Suite& suite, DType dtype, DType c_dtype) {
+  const auto shape = [&](int64_t m, int64_t n, int64_t k, int transposed = 0) -> Shape {
+    return {m, n, k, (transposed & 1) != 0, (transposed & 2) != 0, dtype, c_dtype};
+  };
+  for (int bits = 0; bits < 64; ++bits) {
+    Shape s = shape(45, 39, 50, bits);
+    s.bias = bits & 4;
+    s.beta = bits & 8 ? 1.0f : 0.0f;
+    s.padding = bits & 16 ? 3 : 0;
+    s.row_count = bits & 32 ? (bits & 1 ? 37 : 29) : -1;
+    add(suite, s);
   }
+  for (const auto& [rows, transpose_a] : every({0, 1, 45}, {false, true})) {
+    Shape s = transpose_a ? shape(12, 39, 45, 1) : shape(45, 39, 12);
+    s.row_count = rows;
+    add(suite, s);
+  }
+  // alpha == 0 reads nothing.
+  for (float beta : {0.0f, 2.0f}) {
+    Shape s = shape(33, 17, 9);
+    s.alpha = 0, s.beta = beta;
+    add(suite, s);
+  }
+  // More than one block in each dimension of the CPU's blocked kernels.
+  for (int bits = 0; bits < 4; ++bits) {
+    Shape s = shape(400, 70, 1100, bits);
+    s.beta = bits == 1 ? 1.0f : 0.0f;
+    s.bias = bits == 2;
+    add(suite, s).simulated.emplace();
+  }
+  add(suite, shape(30, 4500, 20, 2));
+  // Rows, columns and blocks for each thread, in one and in several blocks of k and of columns.
+  for (const auto& [of, transpose_b] :
+       every({shape(1, 39, 50), shape(45, 39, 50), shape(20, 300, 65), shape(400, 70, 1100),
+              shape(3, 9000, 300), shape(7, 9, 0)},
+             {false, true})) {
+    Shape s = of;
+    s.transpose_b = s.bias = transpose_b;
+    s.packed = true;
+    s.row_count = s.m == 45 ? 29 : -1;
+    add(suite, s).simulated.emplace();
+  }
+  for (int bits = 0; bits < 8; ++bits) {
+    Shape s = shape(70, 39, 50, bits);
+    s.batch = 3;
+    s.bias = bits == 3;
+    s.padding = bits == 5 ? 3 : 0;
+    s.row_count = bits & 4 ? 40 : -1;
+    add(suite, s);
+  }
+  Shape none = shape(7, 9, 5);
+  none.batch = 0;
+  add(suite, none);
 }
 
-void add_bench_shapes(Suite& suite) {
+}  // namespace
+
+void gemm_cases(Suite& suite) {
+  add_sizes(suite);
+  for (const auto& [dtype, c_dtype] : types) add_options(suite, dtype, c_dtype);
   // Input projections (x W^T), their input gradients (dgates W), weight gradients (dgates^T x), an
   // output layer, and the large square one that stands for the peak.
-  const Shape shapes[] = {
+  const Shape benches[] = {
       {1536, 1536, 1536},
       {1600, 1024, 80, false, true},
       {1600, 2048, 512, false, true},
@@ -232,21 +207,13 @@ void add_bench_shapes(Suite& suite) {
       {1600, 32, 1024, false, true},
       {1600, 5000, 512, false, true},
   };
-  for (Shape s : shapes) {
-    for (const Types& t : {types[0], types[1], types[3]}) {
-      if (t.dtype == DType::f64 && s.m != s.k) continue;
-      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
-      suite.add_bench<GemmArgs>(label(s), [=](Case& c) { run_shape(c, s); });
+  for (Shape s : benches) {
+    for (const auto& [dtype, c_dtype] : types) {
+      if (c_dtype == DType::bf16 || (dtype == DType::f64 && s.m != s.k)) continue;
+      s.dtype = dtype, s.c_dtype = c_dtype;
+      suite.add_bench(label(s), gemm_case, s);
     }
   }
-}
-
-}  // namespace
-
-void gemm_cases(Suite& suite) {
-  add_sizes(suite);
-  add_options(suite);
-  add_bench_shapes(suite);
 }
 
 }  // namespace rondo::check

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "bench/cases/check/check.h"
@@ -25,14 +24,6 @@ struct Setup {
   int32_t masked = -1;    // this class has a bias of -inf
   int32_t spare_rows = 3, spare_sequences = 1;
 };
-
-Setup shaped(DType dtype, int32_t hidden, int32_t classes, std::vector<int32_t> lengths,
-             std::vector<int32_t> label_lengths) {
-  Setup s;
-  s.dtype = dtype, s.hidden = hidden, s.classes = classes;
-  s.lengths = std::move(lengths), s.label_lengths = std::move(label_lengths);
-  return s;
-}
 
 int32_t longest(const std::vector<int32_t>& v) {
   return v.empty() ? 0 : *std::max_element(v.begin(), v.end());
@@ -91,8 +82,7 @@ void poison(Case& c, const Setup& s, LinearCtc& a) {
 
 // Logits are rounded to f32, sums of `hidden` products; a loss adds those of its frames. A
 // posterior feels the logits of several frames.
-void loss_case(Case& c, const Setup& s) {
-  LinearCtcArgs a;
+void loss_case(Case& c, LinearCtcArgs& a, const Setup& s) {
   fill_common(c, s, a);
   if (s.poisoned >= 0) poison(c, s, a);
   const double frames = longest(s.lengths), sum = std::sqrt(s.hidden), scale = 1 + range(s);
@@ -104,13 +94,11 @@ void loss_case(Case& c, const Setup& s) {
                                Tolerance::ulps(DType::f32, 16 + 4 * scale * (1 + sum)));
   a.normalizer = c.rows_output("normalizer", a.layout, 1, DType::f32,
                                Tolerance::ulps(DType::f32, 4 + sum, scale));
-  c.run(a);
 }
 
 // softmax - posterior of each class, times weights or inputs: sums over classes or rows. In bf16
 // each is rounded before it is multiplied.
-void grad_case(Case& c, const Setup& s) {
-  LinearCtcGradArgs a;
+void grad_case(Case& c, LinearCtcGradArgs& a, const Setup& s) {
   fill_common(c, s, a);
   const int64_t columns = int64_t{a.max_label_length} + 1;
   a.label_grad = c.rows_input(a.layout, columns, DType::f32, {Fill::uniform, -1, 0});
@@ -131,54 +119,50 @@ void grad_case(Case& c, const Setup& s) {
   a.dw = c.in_out("dw", {s.classes, s.hidden}, DType::f32, dw);
   if (s.bias) a.dbias = c.in_out("dbias", {s.classes}, DType::f32, dw);
   c.work(6 * live * s.hidden * s.classes, live * s.hidden * 8.0);
-  c.run(a);
-}
-
-void add(Suite& suite, const std::string& label, const Setup& s) {
-  suite.add<LinearCtcArgs>(label, [=](Case& c) { loss_case(c, s); });
-  if (s.poisoned < 0 && s.masked < 0) {
-    suite.add<LinearCtcGradArgs>(label, [=](Case& c) { grad_case(c, s); });
-  }
 }
 
 }  // namespace
 
 void linear_ctc_cases(Suite& suite) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
+  const auto add = [&](const std::string& label, const Setup& s) {
+    suite.add(label, loss_case, s);
+    if (s.poisoned < 0 && s.masked < 0) suite.add(label, grad_case, s);
+  };
+  for (DType dtype : f32_bf16) {
     const std::string t = name_of(dtype);
-    add(suite, t + "/small", shaped(dtype, 5, 7, {9, 7, 4}, {3, 0, 2}));
-    add(suite, t + "/two classes", shaped(dtype, 1, 2, {6, 2}, {3, 1}));
-    add(suite, t + "/several tiles on GPUs", shaped(dtype, 33, 131, {12, 12, 7, 1}, {5, 4, 3, 1}));
-    add(suite, t + "/nothing", shaped(dtype, 4, 6, {}, {}));
-    add(suite, t + "/empty sequences", shaped(dtype, 4, 6, {3, 0, 0}, {1, 0, 2}));
-    Setup s = shaped(dtype, 8, 50, {20, 18}, {6, 8});
+    add(t + "/small", {dtype, 5, 7, {9, 7, 4}, {3, 0, 2}});
+    add(t + "/two classes", {dtype, 1, 2, {6, 2}, {3, 1}});
+    add(t + "/several tiles on GPUs", {dtype, 33, 131, {12, 12, 7, 1}, {5, 4, 3, 1}});
+    add(t + "/nothing", {dtype, 4, 6, {}, {}});
+    add(t + "/empty sequences", {dtype, 4, 6, {3, 0, 0}, {1, 0, 2}});
+    Setup s = {dtype, 8, 50, {20, 18}, {6, 8}};
     s.blank = 49, s.bias = false;
-    add(suite, t + "/blank last, no bias", s);
+    add(t + "/blank last, no bias", s);
     s.one_class = true, s.blank = 3;
-    add(suite, t + "/one class again and again", s);
+    add(t + "/one class again and again", s);
   }
-  Setup s = shaped(DType::f32, 5, 60, {4, 3, 3}, {5, 2, 3});
-  add(suite, "infeasible", s);
+  Setup s = {DType::f32, 5, 60, {4, 3, 3}, {5, 2, 3}};
+  add("infeasible", s);
   s.zero_infinity = true;
-  add(suite, "infeasible, zero_infinity", s);
-  s = shaped(DType::f32, 5, 60, {9, 8, 7}, {2, 3, 2});
+  add("infeasible, zero_infinity", s);
+  s = {DType::f32, 5, 60, {9, 8, 7}, {2, 3, 2}};
   s.poisoned = 1;
-  add(suite, "a NaN", s);
+  add("a NaN", s);
   s.poisoned = -1, s.masked = 50;
-  add(suite, "a class masked by -inf", s);
+  add("a class masked by -inf", s);
   // More rows and classes than a tile of the CPU has; on the simulator others show the same.
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    const Setup large = shaped(dtype, 3, 2100, {600, 500}, {40, 30});
+  for (DType dtype : f32_bf16) {
+    const Setup large = {dtype, 3, 2100, {600, 500}, {40, 30}};
     const std::string label = str(name_of(dtype), "/several tiles on CPUs");
-    suite.add<LinearCtcArgs>(label, [=](Case& c) { loss_case(c, large); }).simulated.emplace();
-    suite.add<LinearCtcGradArgs>(label, [=](Case& c) { grad_case(c, large); }).simulated.emplace();
+    suite.add(label, loss_case, large).simulated.emplace();
+    suite.add(label, grad_case, large).simulated.emplace();
   }
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    const Setup lines =
-        shaped(dtype, 512, 18548, std::vector<int32_t>(32, 80), std::vector<int32_t>(32, 25));
+  for (DType dtype : f32_bf16) {
+    const Setup lines = {dtype, 512, 18548, std::vector<int32_t>(32, 80),
+                         std::vector<int32_t>(32, 25)};
     const std::string label = str(name_of(dtype), "/T 80, N 32, H 512, V 18548");
-    suite.add_bench<LinearCtcArgs>(label, [=](Case& c) { loss_case(c, lines); });
-    suite.add_bench<LinearCtcGradArgs>(label, [=](Case& c) { grad_case(c, lines); });
+    suite.add_bench(label, loss_case, lines);
+    suite.add_bench(label, grad_case, lines);
   }
 }
 

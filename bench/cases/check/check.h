@@ -217,14 +217,6 @@ class Suite {
     entry.bench = true;
     return entry;
   }
-  template <class Args>
-  Entry& add(std::string label, CaseFunction function) {
-    return entries.emplace_back(Entry{Args::op, std::move(label), std::move(function), false});
-  }
-  template <class Args>
-  Entry& add_bench(std::string label, CaseFunction function) {
-    return entries.emplace_back(Entry{Args::op, std::move(label), std::move(function), true});
-  }
   void add_variants(std::span<const Variant> more) {
     variants.insert(variants.end(), more.begin(), more.end());
   }

@@ -65,43 +65,39 @@ PackedView layout_of(Case& c, const Shape& s) {
   return c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
 }
 
-void forward(Case& c, const Shape& s) {
-  LstmForwardArgs a;
+TensorView workspace(Case& c, const Shape& s, LstmPhase phase, const PackedView& layout) {
+  return c.workspace(lstm_workspace_bytes(c.context(), phase, s.dims(), s.dtype, layout.capacity));
+}
+
+void forward(Case& c, LstmForwardArgs& a, const Shape& s) {
   a.dims = s.dims();
   a.layout = layout_of(c, s);
   const int64_t D = s.directions, H = s.hidden, P = a.dims.output();
   const int64_t N = a.layout.capacity.sequences, terms = s.input + P;
+  const Tolerance t = recurrent(s.dtype, s.dtype, terms),
+                  cells = recurrent(DType::f32, s.dtype, terms);
   a.x = c.rows_input(a.layout, s.input, s.dtype);
   for (int d = 0; d < D; ++d) a.weights[d] = weights_input(c, s);
   // Every number of threads finds what the first one packed.
-  PackedWeights packed[2][3];
   for (int d = 0; d < D && s.packed; ++d)
-    a.packed[d] = {&packed[d][0], &packed[d][1], &packed[d][2]};
+    a.packed[d] = {&c.keep<PackedWeights>(), &c.keep<PackedWeights>(), &c.keep<PackedWeights>()};
   if (s.states) {
     a.h0 = c.input({D, N, P}, s.dtype);
     a.c0 = c.input({D, N, H}, DType::f32);
-    a.hn = c.output("hn", {D, N, P}, s.dtype, recurrent(s.dtype, s.dtype, terms));
-    a.cn = c.output("cn", {D, N, H}, DType::f32, recurrent(DType::f32, s.dtype, terms));
+    a.hn = c.output("hn", {D, N, P}, s.dtype, t);
+    a.cn = c.output("cn", {D, N, H}, DType::f32, cells);
   }
-  a.y = c.rows_output("y", a.layout, D * P, s.dtype, recurrent(s.dtype, s.dtype, terms));
+  a.y = c.rows_output("y", a.layout, D * P, s.dtype, t);
   if (s.kept) {
-    a.gates =
-        c.planes_output("gates", D, a.layout, 4 * H, s.dtype, recurrent(s.dtype, s.dtype, terms));
-    a.cells =
-        c.planes_output("cells", D, a.layout, H, DType::f32, recurrent(DType::f32, s.dtype, terms));
-    if (s.projection) {
-      a.hidden =
-          c.planes_output("hidden", D, a.layout, H, s.dtype, recurrent(s.dtype, s.dtype, terms));
-    }
+    a.gates = c.planes_output("gates", D, a.layout, 4 * H, s.dtype, t);
+    a.cells = c.planes_output("cells", D, a.layout, H, DType::f32, cells);
+    if (s.projection) a.hidden = c.planes_output("hidden", D, a.layout, H, s.dtype, t);
   }
-  a.workspace = c.workspace(
-      lstm_workspace_bytes(c.context(), LstmPhase::forward, a.dims, s.dtype, a.layout.capacity));
+  a.workspace = workspace(c, s, LstmPhase::forward, a.layout);
   c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * terms), bytes_of(LstmPhase::forward, s));
-  c.run(a);
 }
 
-void backward(Case& c, const Shape& s) {
-  LstmBackwardArgs a;
+void backward(Case& c, LstmBackwardArgs& a, const Shape& s) {
   a.dims = s.dims();
   a.layout = layout_of(c, s);
   const int64_t D = s.directions, H = s.hidden, P = a.dims.output();
@@ -127,15 +123,12 @@ void backward(Case& c, const Shape& s) {
   }
   if (s.projection) a.dprojected = c.planes_output("dprojected", D, a.layout, P, s.dtype, t);
   if (s.dx) a.dx = c.rows_output("dx", a.layout, s.input, s.dtype, t);
-  a.workspace = c.workspace(
-      lstm_workspace_bytes(c.context(), LstmPhase::backward, a.dims, s.dtype, a.layout.capacity));
+  a.workspace = workspace(c, s, LstmPhase::backward, a.layout);
   c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + (s.dx ? s.input : 0))),
          bytes_of(LstmPhase::backward, s));
-  c.run(a);
 }
 
-void weight_grad(Case& c, const Shape& s) {
-  LstmWeightGradArgs a;
+void weight_grad(Case& c, LstmWeightGradArgs& a, const Shape& s) {
   a.dims = s.dims();
   a.layout = layout_of(c, s);
   a.accumulate = s.kept;
@@ -153,7 +146,7 @@ void weight_grad(Case& c, const Shape& s) {
   const auto rows = static_cast<double>(s.rows());
   const Tolerance t = Tolerance::ulps(DType::f32, 4 + 2 * std::sqrt(rows), std::sqrt(rows + 1));
   const auto grad = [&](const char* name, std::initializer_list<int64_t> dims) {
-    return a.accumulate ? c.in_out(name, dims, DType::f32, t) : c.output(name, dims, DType::f32, t);
+    return c.sums(a.accumulate, name, dims, DType::f32, t);
   };
   for (int d = 0; d < D; ++d) {
     a.grads[d].w = grad("dw", {4 * H, s.input});
@@ -161,11 +154,9 @@ void weight_grad(Case& c, const Shape& s) {
     a.grads[d].b = grad("db", {4 * H});
     if (s.projection) a.grads[d].p = grad("dp", {P, H});
   }
-  a.workspace = c.workspace(lstm_workspace_bytes(c.context(), LstmPhase::weight_grad, a.dims,
-                                                 s.dtype, a.layout.capacity));
+  a.workspace = workspace(c, s, LstmPhase::weight_grad, a.layout);
   c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)),
          bytes_of(LstmPhase::weight_grad, s));
-  c.run(a);
 }
 
 // Memory that is no output: what the three ops hand on to each other.
@@ -208,18 +199,13 @@ void add_step_memory(Case& c, const Shape& s, LstmStepArgs& a, const Tolerance& 
     f.hidden = w.hidden = between(c, {D, rows, H}, s.dtype);
     b.dprojected = w.dprojected = between(c, {D, rows, P}, s.dtype);
   }
-  const auto space = [&](LstmPhase phase) {
-    return c.workspace(
-        lstm_workspace_bytes(c.context(), phase, s.dims(), s.dtype, f.layout.capacity));
-  };
-  f.workspace = space(LstmPhase::forward);
-  b.workspace = space(LstmPhase::backward);
-  w.workspace = space(LstmPhase::weight_grad);
+  f.workspace = workspace(c, s, LstmPhase::forward, f.layout);
+  b.workspace = workspace(c, s, LstmPhase::backward, f.layout);
+  w.workspace = workspace(c, s, LstmPhase::weight_grad, f.layout);
 }
 
 // Errors of gates and cells from the forward pass enter the backward pass, whose own are as large.
-void step(Case& c, const Shape& s) {
-  LstmStepArgs a;
+void step(Case& c, LstmStepArgs& a, const Shape& s) {
   a.forward.layout = a.backward.layout = a.weight_grad.layout = layout_of(c, s);
   a.forward.dims = a.backward.dims = a.weight_grad.dims = s.dims();
   const int64_t D = s.directions, H = s.hidden, P = s.dims().output();
@@ -239,7 +225,6 @@ void step(Case& c, const Shape& s) {
   c.work(6.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)),
          bytes_of(LstmPhase::forward, trained) + bytes_of(LstmPhase::backward, s) +
              bytes_of(LstmPhase::weight_grad, s));
-  c.run(a);
 }
 
 // Rows of levels such that every pair of levels of any two factors occurs in some row; greedy, from
@@ -284,47 +269,49 @@ std::vector<std::vector<int>> pairwise(const std::vector<int>& levels) {
 
 void add_all(Suite& suite, const std::string& label, const Shape& s, bool bench,
              const std::optional<std::vector<std::string>>& simulated = {}) {
-  const auto add = [&]<class Args>(Args, void (*run)(Case&, const Shape&)) {
-    const auto function = [=](Case& c) { run(c, s); };
-    auto& entry = bench ? suite.add_bench<Args>(label, function) : suite.add<Args>(label, function);
+  const auto set = [&](Suite::Entry& entry) {
+    entry.bench = bench;
     entry.simulated = simulated;
   };
-  add(LstmForwardArgs{}, forward);
-  add(LstmBackwardArgs{}, backward);
-  add(LstmWeightGradArgs{}, weight_grad);
+  set(suite.add(label, forward, s));
+  set(suite.add(label, backward, s));
+  set(suite.add(label, weight_grad, s));
 }
 
 void add_sweep(Suite& suite) {
   const int64_t hidden[] = {1, 7, 16, 31, 33, 64, 130};
   const int64_t inputs[] = {1, 5, 33};
-  const std::vector<int32_t> lengths[] = {{1},
-                                          {5, 3, 2},
-                                          {4, 4, 4, 4, 4, 4, 4},
-                                          {3, 1, 0, 0},
-                                          {},
-                                          {0, 0, 0},
-                                          {9, 9, 8, 7, 7, 6, 6, 6, 4, 3, 2, 1, 1}};
-  const char* length_names[] = {"one", "few", "even", "short", "none", "empty", "ragged"};
+  const std::pair<const char*, std::vector<int32_t>> batches[] = {
+      {"one", {1}},
+      {"few", {5, 3, 2}},
+      {"even", {4, 4, 4, 4, 4, 4, 4}},
+      {"short", {3, 1, 0, 0}},
+      {"none", {}},
+      {"empty", {0, 0, 0}},
+      {"ragged", {9, 9, 8, 7, 7, 6, 6, 6, 4, 3, 2, 1, 1}}};
   // Factors: H, I, lengths, directions, projection, dtype, states, kept, dx, alias, spare.
   for (const auto& row : pairwise({7, 3, 7, 2, 3, 2, 2, 2, 2, 2, 2})) {
-    Shape s;
-    s.hidden = hidden[row[0]];
-    s.input = inputs[row[1]];
-    s.lengths = lengths[row[2]];
-    s.directions = 1 + row[3];
-    s.projection = row[4] == 0 ? 0 : row[4] == 1 ? s.hidden / 2 + 1 : 19;
-    s.dtype = row[5] ? DType::bf16 : DType::f32;
-    s.states = row[6];
-    s.kept = row[7];
-    s.dx = row[8];
-    s.spare = row[10] ? 5 : 0;
+    const auto& [batch, lengths] = batches[row[2]];
+    const int64_t H = hidden[row[0]];
+    Shape s = {.hidden = H,
+               .input = inputs[row[1]],
+               .projection = row[4] == 0   ? 0
+                             : row[4] == 1 ? H / 2 + 1
+                                           : 19,
+               .directions = 1 + row[3],
+               .dtype = row[5] ? DType::bf16 : DType::f32,
+               .lengths = lengths,
+               .states = row[6] != 0,
+               .kept = row[7] != 0,
+               .dx = row[8] != 0,
+               .spare = row[10] ? 5 : 0};
     s.alias = row[9] && s.spare == 0;
     s.packed = row[9] && !s.kept;
     add_all(suite,
-            str("h", s.hidden, "_i", s.input, "_", length_names[row[2]], s.spare ? "_spare" : "",
-                "_d", s.directions, s.projection ? str("_p", s.projection) : "", "_",
-                name_of(s.dtype), s.states ? "_states" : "", s.kept ? "_kept" : "",
-                s.dx ? "_dx" : "", s.alias ? "_alias" : "", s.packed ? "_packed" : ""),
+            str("h", H, "_i", s.input, "_", batch, s.spare ? "_spare" : "", "_d", s.directions,
+                s.projection ? str("_p", s.projection) : "", "_", name_of(s.dtype),
+                s.states ? "_states" : "", s.kept ? "_kept" : "", s.dx ? "_dx" : "",
+                s.alias ? "_alias" : "", s.packed ? "_packed" : ""),
             s, false);
   }
 }
@@ -365,29 +352,51 @@ void add_persistent(Suite& suite) {
     if (hidden == 260 && directions == 2) return {{"cluster", "cluster_split"}};
     return {{"cluster", "cluster_split", "grid", "grid_cluster"}};
   };
-  for (const Size& size : sizes) {
-    for (int directions : size.directions) {
+  for (const auto& [hidden, lengths, all_directions] : sizes) {
+    for (int directions : all_directions) {
       for (DType dtype : {DType::bf16, DType::f32}) {
-        if (size.hidden > 250 && dtype == DType::f32) continue;
-        Shape s;
-        s.hidden = size.hidden;
-        s.input = 3;
-        s.lengths = size.lengths;
-        s.directions = directions;
-        s.dtype = dtype;
-        const bool full = directions == 2 || size.hidden == 520 || size.hidden == 990;
-        s.states = full || size.hidden == 33;
-        s.kept = directions == 1;
-        // Not the recurrence's; so many terms are beyond its bound.
-        s.dx = size.hidden < 990 && size.hidden != 520;
-        s.spare = full && size.hidden != 64 ? 3 : 0;
+        if (hidden > 250 && dtype == DType::f32) continue;
+        const bool full = directions == 2 || hidden == 520 || hidden == 990;
+        const Shape s = {.hidden = hidden,
+                         .input = 3,
+                         .directions = directions,
+                         .dtype = dtype,
+                         .lengths = lengths,
+                         .states = full || hidden == 33,
+                         .kept = directions == 1,
+                         // Not the recurrence's; so many terms are beyond its bound.
+                         .dx = hidden < 990 && hidden != 520,
+                         .spare = full && hidden != 64 ? 3 : 0};
         add_all(suite,
-                str("persistent_h", s.hidden, "_b", s.lengths.size(), "_d", directions, "_",
+                str("persistent_h", hidden, "_b", lengths.size(), "_d", directions, "_",
                     name_of(dtype), s.spare ? "_spare" : ""),
-                s, false, simulated(size.hidden, directions));
+                s, false, simulated(hidden, directions));
       }
     }
   }
+  // So many sequences in two directions that clusters take two tiles of them in f32 (and the grid
+  // several).
+  std::vector<int32_t> two_tiles, projected;
+  for (int32_t n = 0; n < 70; ++n) two_tiles.push_back(n < 45 ? 2 : 1);
+  for (int32_t n = 0; n < 19; ++n) projected.push_back(3 - n / 8);
+  add_all(suite, "persistent_h130_b70_d2_f32_spare",
+          {.hidden = 130,
+           .input = 2,
+           .directions = 2,
+           .lengths = two_tiles,
+           .states = true,
+           .dx = false,
+           .spare = 3},
+          false, {{"cluster", "cluster_split", "grid"}});
+  // More than one tile of sequences and of columns in the portable GPU kernels, projected.
+  add_all(suite, "projected_h70_b19_d2_p66_f32",
+          {.hidden = 70,
+           .input = 2,
+           .projection = 66,
+           .directions = 2,
+           .lengths = projected,
+           .states = true},
+          false);
 }
 
 // Whole steps: what their parts have cases for is not swept again.
@@ -395,110 +404,87 @@ void add_steps(Suite& suite) {
   const std::vector<int32_t> lengths[] = {{1}, {5, 3, 2}, {4, 4, 4}, {9, 8, 8, 5, 3, 1, 1}};
   const int64_t hidden[] = {5, 16, 33};
   for (int i = 0; i < 24; ++i) {
-    Shape s;
-    s.hidden = hidden[i % 3];
-    s.input = i % 5 ? 7 : 1;
-    s.lengths = lengths[i % 4];
-    s.directions = 1 + i / 2 % 2;
-    s.projection = i % 6 == 4 ? 3 : 0;
-    s.dtype = i / 4 % 2 ? DType::bf16 : DType::f32;
-    s.states = i / 8 % 2;
-    s.dx = i % 7 != 0;
-    s.spare = i % 11 == 10 ? 4 : 0;
-    suite.add<LstmStepArgs>(
-        str("h", s.hidden, "_i", s.input, "_b", s.lengths.size(), s.spare ? "_spare" : "", "_d",
-            s.directions, s.projection ? "_p3" : "", "_", name_of(s.dtype),
-            s.states ? "_states" : "", s.dx ? "_dx" : "", "/", i),
-        [s](Case& c) { step(c, s); });
+    const Shape s = {.hidden = hidden[i % 3],
+                     .input = i % 5 ? 7 : 1,
+                     .projection = i % 6 == 4 ? 3 : 0,
+                     .directions = 1 + i / 2 % 2,
+                     .dtype = i / 4 % 2 ? DType::bf16 : DType::f32,
+                     .lengths = lengths[i % 4],
+                     .states = i / 8 % 2 != 0,
+                     .dx = i % 7 != 0,
+                     .spare = i % 11 == 10 ? 4 : 0};
+    suite.add(str("h", s.hidden, "_i", s.input, "_b", s.lengths.size(), s.spare ? "_spare" : "",
+                  "_d", s.directions, s.projection ? "_p3" : "", "_", name_of(s.dtype),
+                  s.states ? "_states" : "", s.dx ? "_dx" : "", "/", i),
+              step, s);
   }
 }
+
+struct Bench {
+  int64_t hidden;
+  int32_t batch, frames;
+  int directions;
+  DType dtype;
+  bool ragged;  // the shortest has half the frames
+
+  Shape shape(bool kept) const {
+    std::vector<int32_t> lengths;
+    for (int32_t n = 0; n < batch; ++n)
+      lengths.push_back(ragged ? frames - n * (frames / 2) / std::max(batch - 1, 1) : frames);
+    return {.hidden = hidden,
+            .input = hidden,
+            .directions = directions,
+            .dtype = dtype,
+            .lengths = lengths,
+            .kept = kept};
+  }
+  std::string label(const char* group) const {
+    return str(group, "_h", hidden, "_b", batch, "_t", frames, "_d", directions, "_",
+               name_of(dtype), ragged ? "_ragged" : "_even");
+  }
+};
 
 // The shapes that libraries are compared on.
 void add_peer_benches(Suite& suite) {
-  const auto add = [&](int64_t hidden, int32_t batch, int directions, DType dtype, bool ragged) {
-    Shape s;
-    s.hidden = s.input = hidden;
-    s.directions = directions;
-    s.dtype = dtype;
-    s.kept = false;
-    const int32_t frames = hidden >= 1024 ? 100 : 200;
-    for (int32_t n = 0; n < batch; ++n) {
-      s.lengths.push_back(ragged ? frames - n * (frames / 2) / std::max(batch - 1, 1) : frames);
+  for (DType t : f32_bf16) {
+    for (const Bench& bench : {Bench{256, 16, 200, 1, t, false}, Bench{512, 16, 200, 1, t, false},
+                               Bench{1024, 16, 100, 1, t, false}, Bench{512, 64, 200, 1, t, false},
+                               Bench{512, 32, 200, 2, t, false}, Bench{512, 32, 200, 2, t, true}}) {
+      suite.add_bench(bench.label("peers"), step, bench.shape(false));
+      suite.add_bench(bench.label("peers") + "_inference", forward, bench.shape(false));
     }
-    const std::string label = str("peers_h", hidden, "_b", batch, "_t", frames, "_d", directions,
-                                  "_", name_of(dtype), ragged ? "_ragged" : "_even");
-    suite.add_bench<LstmStepArgs>(label, [s](Case& c) { step(c, s); });
-    suite.add_bench<LstmForwardArgs>(label + "_inference", [s](Case& c) { forward(c, s); });
-  };
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    for (int64_t hidden : {256, 512, 1024}) add(hidden, 16, 1, dtype, false);
-    add(512, 64, 1, dtype, false);
-    add(512, 32, 2, dtype, false);
-    add(512, 32, 2, dtype, true);
   }
-}
-
-void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames, int directions,
-                     DType dtype, bool ragged) {
-  Shape s;
-  s.hidden = s.input = hidden;
-  s.directions = directions;
-  s.dtype = dtype;
-  for (int32_t n = 0; n < batch; ++n) {
-    s.lengths.push_back(ragged ? frames - n * (frames / 2) / std::max(batch - 1, 1) : frames);
-  }
-  s.kept = true;
-  add_all(suite,
-          str("bench_h", hidden, "_b", batch, "_t", frames, "_d", directions, "_", name_of(dtype),
-              ragged ? "_ragged" : "_even"),
-          s, true);
 }
 
 // The time loops with next to no products beside them: what one step takes, by variant.
 void add_step_benches(Suite& suite) {
-  for (DType dtype : {DType::bf16, DType::f32}) {
-    for (int64_t hidden : {256, 512, 1024}) {
-      for (int32_t batch : {8, 16, 32, 64}) {
-        Shape s;
-        s.hidden = hidden;
-        s.input = 8;
-        s.dtype = dtype;
-        s.dx = false;
-        s.lengths.assign(static_cast<size_t>(batch), hidden >= 1024 ? 100 : 200);
-        const std::string label =
-            str("steps_h", hidden, "_b", batch, "_t", s.lengths[0], "_d1_", name_of(dtype));
-        suite.add_bench<LstmForwardArgs>(label, [s](Case& c) { forward(c, s); }).gpus_only = true;
-        suite.add_bench<LstmBackwardArgs>(label, [s](Case& c) { backward(c, s); }).gpus_only = true;
-      }
-    }
+  for (const auto& [dtype, hidden, batch] :
+       every({DType::bf16, DType::f32}, {256, 512, 1024}, {8, 16, 32, 64})) {
+    const int32_t frames = hidden >= 1024 ? 100 : 200;
+    const Shape s = {.hidden = hidden,
+                     .input = 8,
+                     .dtype = dtype,
+                     .lengths = std::vector<int32_t>(static_cast<size_t>(batch), frames),
+                     .dx = false};
+    const std::string label =
+        str("steps_h", hidden, "_b", batch, "_t", frames, "_d1_", name_of(dtype));
+    suite.add_bench(label, forward, s).gpus_only = true;
+    suite.add_bench(label, backward, s).gpus_only = true;
   }
 }
 
-// So many sequences in two directions that clusters take two tiles of them in f32 (and the grid
-// several).
-void add_two_tiles(Suite& suite) {
-  Shape s;
-  s.hidden = 130;
-  s.input = 2;
-  for (int32_t n = 0; n < 70; ++n) s.lengths.push_back(n < 45 ? 2 : 1);
-  s.directions = 2;
-  s.states = s.kept = true;
-  s.dx = false;
-  s.spare = 3;
-  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false,
-          {{"cluster", "cluster_split", "grid"}});
-}
-
-// More than one tile of sequences and of columns in the portable GPU kernels, projected.
-void add_projected(Suite& suite) {
-  Shape s;
-  s.hidden = 70;
-  s.projection = 66;
-  s.input = 2;
-  for (int32_t n = 0; n < 19; ++n) s.lengths.push_back(3 - n / 8);
-  s.directions = 2;
-  s.states = s.kept = s.dx = true;
-  add_all(suite, "projected_h70_b19_d2_p66_f32", s, false);
+void add_benches(Suite& suite) {
+  const auto add = [&](const Bench& bench) {
+    add_all(suite, bench.label("bench"), bench.shape(true), true);
+  };
+  for (DType dtype : f32_bf16) {
+    for (const auto& [hidden, batch, ragged] :
+         every({128, 256, 512, 1024}, {1, 4, 16, 64}, {false, true})) {
+      if (ragged && batch == 1) continue;
+      add({hidden, batch, hidden >= 1024 ? 25 : hidden >= 512 ? 50 : 100, 1, dtype, ragged});
+    }
+    add({512, 16, 50, 2, dtype, true});
+  }
 }
 
 }  // namespace
@@ -507,23 +493,10 @@ void lstm_cases(Suite& suite) {
   suite.add_variants(lstm_step_variants());
   add_sweep(suite);
   add_persistent(suite);
-  add_two_tiles(suite);
-  add_projected(suite);
   add_steps(suite);
   add_peer_benches(suite);
   add_step_benches(suite);
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    for (int64_t hidden : {128, 256, 512, 1024}) {
-      for (int32_t batch : {1, 4, 16, 64}) {
-        const int32_t frames = hidden >= 1024 ? 25 : hidden >= 512 ? 50 : 100;
-        for (bool ragged : {false, true}) {
-          if (ragged && batch == 1) continue;
-          add_bench_shape(suite, hidden, batch, frames, 1, dtype, ragged);
-        }
-      }
-    }
-    add_bench_shape(suite, 512, 16, 50, 2, dtype, true);
-  }
+  add_benches(suite);
 }
 
 }  // namespace rondo::check

@@ -25,7 +25,7 @@ Fill weight_fill(int64_t fan_in) {
   return {Fill::uniform, -bound, bound};
 }
 
-// That of one layer (lstm_check.cc), once for each: a layer reads the errors of the one below.
+// That of one layer (lstm.cc), once for each: a layer reads the errors of the one below.
 Tolerance of_layers(const Shape& s, DType storage, int layers) {
   if (s.dtype == DType::bf16) return Tolerance::ulps(DType::bf16, 2, layers);
   const auto terms = static_cast<double>(std::max(s.input, s.hidden) + s.hidden);
@@ -74,8 +74,7 @@ LstmForwardArgs layer_of(Case& c, const Shape& s, const PackedView& layout, int 
   return a;
 }
 
-void forward(Case& c, const Shape& s) {
-  LstmStackForwardArgs a;
+void forward(Case& c, LstmStackForwardArgs& a, const Shape& s) {
   const PackedView layout = c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
   const int64_t H = s.hidden;
   int64_t rows = 0;
@@ -99,7 +98,6 @@ void forward(Case& c, const Shape& s) {
   a.workspace = c.workspace(
       lstm_stack_workspace_bytes(c.context(), LstmPhase::forward, dims, s.dtype, layout.capacity));
   c.work(flops, bytes);
-  c.run(a);
 }
 
 // Layer l in the backward pass; w as above.
@@ -141,8 +139,7 @@ LstmBackwardArgs gradient_of(Case& c, const Shape& s, const PackedView& layout, 
   return a;
 }
 
-void backward(Case& c, const Shape& s) {
-  LstmStackBackwardArgs a;
+void backward(Case& c, LstmStackBackwardArgs& a, const Shape& s) {
   const PackedView layout = c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
   const int64_t H = s.hidden;
   int64_t rows = 0;
@@ -168,7 +165,6 @@ void backward(Case& c, const Shape& s) {
   a.workspace = c.workspace(
       lstm_stack_workspace_bytes(c.context(), LstmPhase::backward, dims, s.dtype, layout.capacity));
   c.work(flops, bytes);
-  c.run(a);
 }
 
 std::string label_of(const Shape& s) {
@@ -191,10 +187,8 @@ void add_small(Suite& suite) {
   const std::vector<int32_t> with_empty = {17, 12, 12, 5, 1, 0, 0}, short_ones = {3, 2},
                              many = ragged(14, 19);
   const auto add = [&](const Shape& s) {
-    suite.add<LstmStackForwardArgs>(label_of(s), [s](Case& c) { forward(c, s); });
-    if (s.projection == 0) {
-      suite.add<LstmStackBackwardArgs>(label_of(s), [s](Case& c) { backward(c, s); });
-    }
+    suite.add(label_of(s), forward, s);
+    if (s.projection == 0) suite.add(label_of(s), backward, s);
   };
   for (DType t : {DType::bf16, DType::f32}) {
     add({33, 5, 2, t, ragged(40, 7), true, true, true, 3});
@@ -213,21 +207,14 @@ void add_small(Suite& suite) {
 
 // Streaming recognisers' stacks, whose layers a GPU can run at once.
 void add_benches(Suite& suite) {
-  for (int64_t hidden : {256, 512}) {
-    for (int batch : {1, 16, 64}) {
-      for (int32_t frames : {200, 1000}) {
-        Shape s;
-        s.hidden = s.input = hidden;
-        s.layers = 4;
-        s.dtype = DType::bf16;
-        s.lengths.assign(static_cast<size_t>(batch), frames);
-        const std::string label = "bench_" + label_of(s);
-        suite.add_bench<LstmStackForwardArgs>(label, [s](Case& c) { forward(c, s); }).gpus_only =
-            true;
-        suite.add_bench<LstmStackBackwardArgs>(label, [s](Case& c) { backward(c, s); }).gpus_only =
-            true;
-      }
-    }
+  for (const auto& [hidden, batch, frames] : every({256, 512}, {1, 16, 64}, {200, 1000})) {
+    const Shape s = {.hidden = hidden,
+                     .input = hidden,
+                     .layers = 4,
+                     .dtype = DType::bf16,
+                     .lengths = std::vector<int32_t>(static_cast<size_t>(batch), frames)};
+    suite.add_bench("bench_" + label_of(s), forward, s).gpus_only = true;
+    suite.add_bench("bench_" + label_of(s), backward, s).gpus_only = true;
   }
 }
 
