@@ -1,13 +1,10 @@
 #include <cmath>
-#include <limits>
 
 #include "bench/cases/check/check.h"
 #include "kernels/beam_search/beam_search.h"
 
 namespace rondo::check {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 enum class Scores : uint8_t {
   uniform,  // in [-3, 3]
@@ -29,8 +26,7 @@ struct Setup {
 };
 
 std::vector<double> make_scores(Case& c, const Setup& s, const PackedView& layout) {
-  std::vector<double> values(static_cast<size_t>(layout.capacity.rows * s.classes),
-                             std::numeric_limits<double>::quiet_NaN());
+  std::vector<double> values(static_cast<size_t>(layout.capacity.rows * s.classes), nan);
   size_t row = 0;
   for (int32_t t = 0; !s.lengths.empty() && t < s.lengths.front(); ++t) {
     for (size_t n = 0; n < s.lengths.size() && s.lengths[n] > t; ++n, ++row) {
@@ -41,7 +37,7 @@ std::vector<double> make_scores(Case& c, const Setup& s, const PackedView& layou
         if (s.scores == Scores::holed && c.random(4) != 0 && v != peak) x = -infinity;
         if (s.scores == Scores::stuck && t == 5 && v != (s.blank + 1) % s.classes) x = -infinity;
         if (s.scores == Scores::bad && t == 3) {
-          if (n == 0 && v == s.classes - 1) x = std::numeric_limits<double>::quiet_NaN();
+          if (n == 0 && v == s.classes - 1) x = nan;
           if (n == 1) x = -infinity;
           if (n == 2 && v == 1) x = infinity;
         }

@@ -51,11 +51,8 @@ void set_layouts(Case& c, Args& args, const Problem& p) {
   args.dims = p.dims;
   std::vector<int32_t> lengths = p.lengths;
   if (p.full) std::erase(lengths, 0);
-  std::vector<int32_t> shorter;
-  for (int32_t length : lengths) shorter.push_back(conv_length(p.dims.time, length, p.behind));
-  const bool full = p.full && !lengths.empty();
-  args.from = c.packed(lengths, full ? 0 : 5, full ? 0 : 1);
-  args.to = c.packed(shorter, full ? 0 : 3, full ? 0 : 1);
+  const auto shorter = [&](int32_t length) { return conv_length(p.dims.time, length, p.behind); };
+  c.set_layouts(args, lengths, shorter, !p.full || lengths.empty());
 }
 
 TensorView halo_input(Case& c, const PackedView& layout, int64_t frames, const Problem& p) {

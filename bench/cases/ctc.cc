@@ -1,18 +1,16 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "bench/cases/check/check.h"
 #include "kernels/ctc/ctc.h"
+#include "kernels/ctc/ctc_chunk.h"
 
 namespace rondo::check {
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 enum class Gradient : uint8_t { none, separate, in_place };
 enum class LabelKind : uint8_t { random, repeats, one_class };
@@ -204,13 +202,9 @@ void add_sizes(Suite& suite) {
        every(all_types, {0, 1, 2, 3, 4, 5, 6}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5, 6})) {
     const int32_t T = frames[t], V = classes[v], L = labels[l];
     if (L > T) continue;
-    auto& entry = add(suite, str("sizes/", name_of(dtype), "/T", T, "V", V, "L", L),
-                      {.dtype = dtype,
-                       .classes = V,
-                       .lengths = {T, T - T / 6, T - 2 * T / 6},
-                       .label_lengths = {L, L / 2, L / 3},
-                       .blank = V / 2,
-                       .labels = LabelKind::repeats});
+    Setup s = {dtype, V, {T, T - T / 6, T - 2 * T / 6}, {L, L / 2, L / 3}};
+    s.blank = V / 2, s.labels = LabelKind::repeats;
+    auto& entry = add(suite, str("sizes/", name_of(dtype), "/T", T, "V", V, "L", L), s);
     // With so few frames there are few numbers of labels.
     const bool simulated = (t + v + l) % 3 == 0 || T <= 2;
     if (!simulated) entry.simulated.emplace();
@@ -222,11 +216,8 @@ void add_edges(Suite& suite) {
     const auto add_edge = [&](const std::string& what, const Setup& s) {
       add(suite, str("edges/", name_of(dtype), "/", what), s);
     };
-    const Setup ragged = {.dtype = dtype,
-                          .classes = 9,
-                          .lengths = {40, 33, 20, 20, 3, 0, 0},
-                          .label_lengths = {12, 0, 9, 1, 3, 0, 1},
-                          .spare_sequences = 2};
+    Setup ragged = {dtype, 9, {40, 33, 20, 20, 3, 0, 0}, {12, 0, 9, 1, 3, 0, 1}};
+    ragged.spare_sequences = 2;
     add_edge("ragged", ragged);
     for (Gradient g : {Gradient::none, Gradient::in_place}) {
       const char* name = g == Gradient::none ? "loss_only" : "in_place";
@@ -243,10 +234,8 @@ void add_edges(Suite& suite) {
     add_edge("log_softmax", s);
     for (bool zero : {false, true}) {
       s = ragged;
-      s.labels = LabelKind::one_class;
       s.label_lengths = {21, 17, 10, 11, 2, 0, 2};  // those of 20/11 and 3/2 need 21 and 3
-      s.zero_infinity = zero;
-      s.scaled = true;
+      s.labels = LabelKind::one_class, s.zero_infinity = zero, s.scaled = true;
       add_edge(zero ? "zero_infinity" : "infeasible", s);
     }
     for (int32_t blank : {0, 4, 8}) {
@@ -257,9 +246,7 @@ void add_edges(Suite& suite) {
     for (const auto& [poison, input] :
          every({nan, infinity, -infinity}, {CtcInput::logits, CtcInput::log_softmax})) {
       s = ragged;
-      s.input = input;
-      s.poisoned = 2;
-      s.poison = poison;
+      s.input = input, s.poisoned = 2, s.poison = poison;
       add_edge(str(input == CtcInput::logits ? "poison" : "log_softmax_poison", poison), s);
     }
     s = ragged;
@@ -276,33 +263,24 @@ void add_extremes(Suite& suite) {
   for (const auto& [dtype, kind, range, gradient] :
        every({DType::f32, DType::f64},
              {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned, LogitKind::holed},
-             {1.0, 15.0, 80.0, 2000.0}, {Gradient::separate, Gradient::none}))
+             {1.0, 15.0, 80.0, 2000.0}, {Gradient::separate, Gradient::none})) {
+    Setup s = {dtype, 12, {130, 90, 60, 22}, {40, 44, 3, 20}};
+    s.gradient = gradient, s.labels = LabelKind::repeats, s.logits = kind, s.range = range;
     add(suite,
         str("extremes/", name_of(dtype), "/kind", static_cast<int>(kind), "/", range,
             gradient == Gradient::none ? "/loss_only" : ""),
-        {.dtype = dtype,
-         .classes = 12,
-         .lengths = {130, 90, 60, 22},
-         .label_lengths = {40, 44, 3, 20},
-         .gradient = gradient,
-         .labels = LabelKind::repeats,
-         .logits = kind,
-         .range = range});
+        s);
+  }
 }
 
 void add_long(Suite& suite) {
   for (LogitKind kind : {LogitKind::uniform, LogitKind::aligned}) {
     const std::string name = str("/kind", static_cast<int>(kind));
-    Setup s = {.classes = 7,
-               .lengths = {1800, 1500},
-               .label_lengths = {1050, 200},
-               .logits = kind,
-               .range = kind == LogitKind::uniform ? 2.0 : 12.0};
+    Setup s = {DType::f32, 7, {1800, 1500}, {1050, 200}};
+    s.logits = kind, s.range = kind == LogitKind::uniform ? 2 : 12;
     // The simulator has segments/blocks.
     add(suite, "long" + name, s).simulated.emplace();
-    s.lengths = {400, 300};
-    s.label_lengths = {60, 40};
-    s.classes = 300;
+    s.lengths = {400, 300}, s.label_lengths = {60, 40}, s.classes = 300;
     add(suite, "wide_rows" + name, s);
     s.dtype = DType::bf16;
     add(suite, "wide_rows_bf16" + name, s);
@@ -311,12 +289,10 @@ void add_long(Suite& suite) {
 
 // So many labels, with these lengths.
 Setup labelled(int32_t labels, std::vector<int32_t> lengths) {
-  return {.classes = 6,
-          .lengths = std::move(lengths),
-          .label_lengths = {labels, labels / 2},
-          .labels = LabelKind::repeats,
-          .logits = labels % 2 ? LogitKind::aligned : LogitKind::uniform,
-          .range = labels % 2 ? 6.0 : 1.0};
+  Setup s = {DType::f32, 6, std::move(lengths), {labels, labels / 2}};
+  s.labels = LabelKind::repeats;
+  s.logits = labels % 2 ? LogitKind::aligned : LogitKind::uniform, s.range = labels % 2 ? 6 : 1;
+  return s;
 }
 
 // Labels around the borders of the tiles that GPU lanes, warps and blocks hold, with few frames to
@@ -344,71 +320,45 @@ void add_segments(Suite& suite) {
     auto& entry = add(suite, str("segments/T", s.lengths.front(), "L", labels), s);
     if (labels == 600 && spare != 61) entry.simulated.emplace();  // many segments in any case
   }
-  Setup s = {.classes = 9,
-             .lengths = {240, 133, 70, 20, 3, 0, 0},
-             .label_lengths = {12, 0, 9, 21, 3, 0, 1},
-             .labels = LabelKind::one_class,
-             .scaled = true,
-             .spare_sequences = 2,
-             .lattice_limit = 0};
+  Setup s = {DType::f32, 9, {240, 133, 70, 20, 3, 0, 0}, {12, 0, 9, 21, 3, 0, 1}};
+  s.labels = LabelKind::one_class, s.scaled = true, s.spare_sequences = 2, s.lattice_limit = 0;
   add(suite, "segments/ragged", s);
-  s.gradient = Gradient::in_place;
-  s.input = CtcInput::log_softmax;
-  s.zero_infinity = true;
+  s.gradient = Gradient::in_place, s.input = CtcInput::log_softmax, s.zero_infinity = true;
   add(suite, "segments/in_place", s);
   s.poisoned = 1;
   add(suite, "segments/poison", s);
-  Setup blocks = {.classes = 40,
-                  .lengths = {1180, 350, 50},
-                  .label_lengths = {1100, 300, 7},
-                  .logits = LogitKind::aligned,
-                  .range = 12};
+  Setup blocks = {DType::f32, 40, {1180, 350, 50}, {1100, 300, 7}};
+  blocks.logits = LogitKind::aligned, blocks.range = 12;
   add_fast(suite, "segments/blocks", blocks);
-  add_fast(suite, "segments/blocks_many_classes",
-           {.dtype = DType::bf16,
-            .classes = 8200,
-            .lengths = {1180, 40},
-            .label_lengths = {1150, 3},  // more than 1024 different ones
-            .range = 1,
-            .poisoned = 1});
-  blocks.gradient = Gradient::none;
-  blocks.logits = LogitKind::uniform;
-  blocks.range = 3;
+  Setup many = {DType::bf16, 8200, {1180, 40}, {1150, 3}};  // more than 1024 different ones
+  many.range = 1, many.poisoned = 1;
+  add_fast(suite, "segments/blocks_many_classes", many);
+  blocks.gradient = Gradient::none, blocks.logits = LogitKind::uniform, blocks.range = 3;
   add_fast(suite, "segments/blocks_loss_only", blocks);
 }
 
 void add_padded(Suite& suite) {
   for (DType dtype : all_types) {
-    Setup s = {.dtype = dtype,
-               .classes = 9,
-               .lengths = {20, 0, 40, 3, 33, 20},
-               .label_lengths = {9, 1, 12, 3, 0, 12},
-               .padded = true,
-               .blank = 4,
-               .labels = LabelKind::repeats};
+    Setup s = {dtype, 9, {20, 0, 40, 3, 33, 20}, {9, 1, 12, 3, 0, 12}};
+    s.padded = true, s.blank = 4, s.labels = LabelKind::repeats;
     add(suite, str("padded/", name_of(dtype)), s);
     s.lattice_limit = 0;
     add(suite, str("padded/segments/", name_of(dtype)), s);
     s.gradient = Gradient::none;
     add(suite, str("padded/loss_only/", name_of(dtype)), s);
-    s.gradient = Gradient::separate;
-    s.lattice_limit = ctc_lattice_limit;
-    s.classes = 1030;
-    s.lengths = {150, 330, 0};
-    s.label_lengths = {130, 260, 3};
+    s.gradient = Gradient::separate, s.lattice_limit = ctc_lattice_limit;
+    s.classes = 1030, s.lengths = {150, 330, 0}, s.label_lengths = {130, 260, 3};
     add(suite, str("padded/wide/", name_of(dtype)), s);
   }
 }
 
 // Long and sharp: values leave the range of f32 and come back.
 void add_sharp(Suite& suite) {
-  for (LogitKind kind : {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned})
-    add(suite, str("sharp/kind", static_cast<int>(kind)),
-        {.classes = 20,
-         .lengths = {2000, 160},
-         .label_lengths = {20, 100},
-         .logits = kind,
-         .range = 25});
+  for (LogitKind kind : {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned}) {
+    Setup s = {DType::f32, 20, {2000, 160}, {20, 100}};
+    s.logits = kind, s.range = 25;
+    add(suite, str("sharp/kind", static_cast<int>(kind)), s);
+  }
 }
 
 // Many classes: labels are gathered, gradients corrected by chunks and, if large, stored past the
@@ -417,21 +367,13 @@ void add_many_classes(Suite& suite) {
   for (DType dtype : all_types) {
     const int32_t frames = dtype == DType::bf16 ? 900 : 450,
                   some = dtype == DType::bf16 ? 200 : 100;
-    Setup s = {.dtype = dtype,
-               .classes = 2051,
-               .lengths = {frames, some},
-               .label_lengths = {30, 50},
-               .blank = 2050,
-               .labels = LabelKind::repeats,
-               .spare_rows = 0};  // so that the size of the gradient is that of its rows
+    Setup s = {dtype, 2051, {frames, some}, {30, 50}};
+    s.blank = 2050, s.labels = LabelKind::repeats;
+    s.spare_rows = 0;  // so that the size of the gradient is that of its rows
     add(suite, str("many_classes/", name_of(dtype)), s);
-    s.lengths = {37};
-    s.label_lengths = {12};
-    s.spare_rows = 3;
+    s.lengths = {37}, s.label_lengths = {12}, s.spare_rows = 3;
     add(suite, str("one_sequence/", name_of(dtype)), s);
-    s.gradient = Gradient::in_place;
-    s.input = CtcInput::log_softmax;
-    s.blank = 1023;
+    s.gradient = Gradient::in_place, s.input = CtcInput::log_softmax, s.blank = 1023;
     add(suite, str("one_sequence_log_softmax/", name_of(dtype)), s);
   }
 }
@@ -448,16 +390,105 @@ constexpr std::initializer_list<BenchShape> alone = {{1000, 1, 32, 100}, {20000,
 
 void add_benches(Suite& suite, const char* group, std::initializer_list<BenchShape> shapes) {
   for (const auto& [shape, dtype] : every(shapes, f32_bf16)) {
-    const auto sequences = static_cast<size_t>(shape.sequences);
+    const auto count = static_cast<size_t>(shape.sequences);
+    const std::vector<int32_t> lengths(count, shape.frames), label_lengths(count, shape.labels);
+    Setup s = {dtype, shape.classes, lengths, label_lengths};
+    s.spare_rows = 0;
     suite.add_bench(str(group, "/", name_of(dtype), "/T", shape.frames, "N", shape.sequences, "V",
                         shape.classes, "L", shape.labels),
-                    ctc_case,
-                    {.dtype = dtype,
-                     .classes = shape.classes,
-                     .lengths = std::vector<int32_t>(sequences, shape.frames),
-                     .label_lengths = std::vector<int32_t>(sequences, shape.labels),
-                     .spare_rows = 0});
+                    ctc_case, s);
   }
+}
+
+// One chunk that holds whole sequences. What crosses borders belongs to one variant, so cuts are
+// tested by tests/ctc/ctc_chunk_test.cc.
+template <class Args>
+void fill_chunk(Case& c, const Setup& s, Args& args) {
+  args.layout = c.packed(s.lengths, 3, 1);
+  const auto sequences = static_cast<size_t>(args.layout.capacity.sequences);
+  std::vector<int32_t> labels, offsets = {0}, totals(sequences, 0);
+  for (size_t n = 0; n < sequences; ++n) {
+    const int32_t count = n < s.label_lengths.size() ? s.label_lengths[n] : 0;
+    for (int32_t i = 0; i < count; ++i) {
+      const int32_t label = random_label(c, s);
+      labels.push_back(i > 0 && c.random(3) == 0 ? labels.back() : label);
+    }
+    offsets.push_back(static_cast<int32_t>(labels.size()));
+    args.max_label_length = std::max(args.max_label_length, count);
+  }
+  std::copy(s.lengths.begin(), s.lengths.end(), totals.begin());
+  args.total_frames = c.ints(totals);
+  args.layout.first_frame = c.ints(std::vector<int32_t>(sequences, 0));
+  args.labels = c.ints(labels);
+  args.label_offsets = c.ints(offsets);
+  args.blank = s.blank;
+  args.input = s.input;
+  args.workspace = c.workspace(ctc_chunk_workspace_bytes(c.context(), args.layout.capacity, s.dtype,
+                                                         s.classes, args.max_label_length));
+  // Of what ctc_case counts a pass forward is two sums and a product per state and 20 for the exp
+  // of each logit; the gradient is the other half and a fixed cost per class.
+  const bool gradient = std::is_same_v<Args, CtcChunkGradArgs>;
+  const double live = static_cast<double>(c.extent_rows(args.layout)), classes = s.classes;
+  const double states = 2.0 * args.max_label_length + 1;
+  c.work(live * (gradient ? states * 5 + classes * 22 : states * 3 + classes * 20),
+         live * classes * static_cast<double>(size_of(s.dtype)) * (gradient ? 3 : 1));
+}
+
+void chunk_grad_case(Case& c, CtcChunkGradArgs& args, const Setup& s) {
+  fill_chunk(c, s, args);
+  const int64_t rows = args.layout.capacity.rows, sequences = args.layout.capacity.sequences;
+  const DType loss_type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
+  args.zero_infinity = s.zero_infinity;
+  if (s.scaled) args.grad_scale = c.input({sequences}, loss_type, {Fill::uniform, -2, 2});
+  args.loss = c.output("loss", {sequences}, loss_type, loss_tolerance(s));
+  const Fill logits = s.input == CtcInput::log_softmax ? Fill{Fill::uniform, -2 * s.range, -1}
+                                                       : Fill{Fill::uniform, -s.range, s.range};
+  const Tolerance tolerance = grad_tolerance(s, s.scaled ? 2 : 1);
+  if (s.gradient == Gradient::in_place) {
+    args.logits = args.grad = c.in_out("grad", {rows, s.classes}, s.dtype, tolerance, logits);
+  } else {
+    args.logits = c.rows_input(args.layout, s.classes, s.dtype, logits);
+    args.grad = c.rows_output("grad", args.layout, s.classes, s.dtype, tolerance);
+  }
+}
+
+// That it stays within its memory; its result is the kernel's own.
+void chunk_alpha_case(Case& c, CtcChunkAlphaArgs& args, const Setup& s) {
+  fill_chunk(c, s, args);
+  args.logits = c.rows_input(args.layout, s.classes, s.dtype, {Fill::uniform, -s.range, s.range});
+  const int64_t sequences = args.layout.capacity.sequences;
+  const int64_t width = ctc_border_width(args.max_label_length);
+  args.alpha_out = c.workspace(static_cast<size_t>(sequences * width) * 8);
+  args.alpha_out = TensorView(args.alpha_out.data, DType::f64, {sequences, width});
+}
+
+void add_chunks(Suite& suite) {
+  const auto add_chunk = [&](const std::string& label, const Setup& s, bool bench = false) {
+    suite.add(label, chunk_grad_case, s).bench = bench;
+    if (s.gradient == Gradient::in_place) return;
+    suite.add(label, chunk_alpha_case, s).bench = bench;
+  };
+  for (DType dtype : all_types) {
+    for (const auto& [T, V, L] : every({1, 7, 33, 65}, {2, 17, 70}, {0, 1, 8, 31})) {
+      if (L > T) continue;
+      Setup s = {dtype, V, {T, T / 2 + 1, T / 3}, {L, L / 2, L / 3}};
+      s.blank = V / 2;
+      add_chunk(str("sizes/", name_of(dtype), "/T", T, "V", V, "L", L), s);
+    }
+    Setup s = {dtype, 9, {40, 33, 20, 3, 0, 0}, {12, 0, 21, 3, 0, 1}};
+    add_chunk(str("edges/", name_of(dtype), "/ragged"), s);
+    s.gradient = Gradient::in_place, s.scaled = s.zero_infinity = true;
+    add_chunk(str("edges/", name_of(dtype), "/in_place"), s);
+    s.input = CtcInput::log_softmax;
+    add_chunk(str("edges/", name_of(dtype), "/log_softmax"), s);
+  }
+  for (double range : {30.0, 500.0}) {
+    Setup s = {DType::f32, 12, {130, 90, 60}, {40, 44, 3}};
+    s.range = range;
+    add_chunk(str("extremes/", range), s);
+  }
+  add_chunk("bench/f32/T500N32V32L100",
+            {DType::f32, 32, std::vector<int32_t>(32, 500), std::vector<int32_t>(32, 100)}, true);
 }
 
 }  // namespace
@@ -474,6 +505,7 @@ void ctc_cases(Suite& suite) {
   add_many_classes(suite);
   add_benches(suite, "bench", batches);
   add_benches(suite, "alone", alone);
+  add_chunks(suite);
 }
 
 }  // namespace rondo::check

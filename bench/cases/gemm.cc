@@ -50,7 +50,7 @@ struct Matrices {
   bool grows;
 };
 TensorView matrices(Case& c, const Matrices& m, DType dtype) {
-  std::vector<double> values(static_cast<size_t>(m.batch * m.rows * m.ld), std::nan(""));
+  std::vector<double> values(static_cast<size_t>(m.batch * m.rows * m.ld), nan);
   for (int64_t i = 0; i < m.batch * m.rows; ++i) {
     if (i % m.rows >= m.live + (m.grows ? i / m.rows : 0)) continue;
     for (int64_t j = 0; j < m.cols; ++j) {

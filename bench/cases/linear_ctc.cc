@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "bench/cases/check/check.h"
@@ -8,9 +7,6 @@
 
 namespace rondo::check {
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 struct Setup {
   DType dtype = DType::f32;

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "bench/cases/check/check.h"
 
@@ -86,8 +85,7 @@ void optimizer_cases(Suite& suite) {
     suite.add("adamw/" + label, adam_case, n, true, skip, n % 2 == 1);
     suite.add(label, ema_case, n, skip);
   }
-  for (double s : {0.0, 1e-4, 1e6, std::numeric_limits<double>::infinity(),
-                   std::numeric_limits<double>::quiet_NaN()})
+  for (double s : {0.0, 1e-4, 1e6, infinity, nan})
     suite.add(str("sum_squares ", s), prepare_case, s);
   const int64_t n = 8 << 20;
   suite.add_bench(str(n), sgd_case, n, 0.9, true, false);

@@ -23,11 +23,8 @@ template <class Args>
 void set_layouts(Case& c, Args& args, const Problem& p) {
   args.pooling = p.pooling;
   args.dims = p.dims;
-  std::vector<int32_t> shorter;
-  for (int32_t length : p.lengths)
-    shorter.push_back((length + (p.whole ? 0 : p.dims.columns - 1)) / p.dims.columns);
-  args.from = c.packed(p.lengths, 5, 1);
-  args.to = c.packed(shorter, 3, 1);
+  const int32_t columns = p.dims.columns, rest = p.whole ? 0 : columns - 1;
+  c.set_layouts(args, p.lengths, [&](int32_t length) { return (length + rest) / columns; });
 }
 
 void forward_case(Case& c, Pool2dArgs& args, const Problem& p) {

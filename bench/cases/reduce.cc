@@ -1,7 +1,6 @@
 #include "kernels/reduce/reduce.h"
 
 #include <cmath>
-#include <limits>
 
 #include "bench/cases/check/check.h"
 
@@ -40,8 +39,7 @@ void squares_case(Case& c, SumSquaresArgs& args, DType dtype, DType out, int64_t
 
 // A share of the values is NaN or infinite.
 TensorView nonfinite_input(Case& c, DType dtype, int64_t n) {
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  const double special[] = {inf, -inf, std::numeric_limits<double>::quiet_NaN(), 3e38, 0, 1e-40};
+  const double special[] = {infinity, -infinity, nan, 3e38, 0, 1e-40};
   std::vector<double> values;
   for (int64_t i = 0; i < n; ++i) values.push_back(special[c.random(6)]);
   return c.input_values({n}, dtype, values);

@@ -13,10 +13,8 @@ template <class Args>
 void set_layouts(Case& c, Args& args, Window window, const std::vector<int32_t>& lengths) {
   args.stack = window.stack;
   args.stride = window.stride;
-  std::vector<int32_t> shorter;
-  for (int32_t length : lengths) shorter.push_back(stacked_length(length, window.stride));
-  args.from = c.packed(lengths, 5, 1);
-  args.to = c.packed(shorter, 3, 1);
+  c.set_layouts(args, lengths,
+                [&](int32_t length) { return stacked_length(length, window.stride); });
 }
 
 void stack_case(Case& c, StackFramesArgs& args, Window window, DType dtype,

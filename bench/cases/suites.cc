@@ -6,7 +6,6 @@
   RONDO_OP(lstm_stack)  \
   RONDO_OP(gemm)        \
   RONDO_OP(ctc)         \
-  RONDO_OP(ctc_chunk)   \
   RONDO_OP(linear_ctc)  \
   RONDO_OP(pointwise)   \
   RONDO_OP(softmax)     \

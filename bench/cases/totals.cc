@@ -1,7 +1,5 @@
 #include "kernels/totals/totals.h"
 
-#include <cmath>
-
 #include "bench/cases/check/check.h"
 
 namespace rondo::check {
@@ -23,15 +21,15 @@ void losses_case(Case& c, LossTotalsArgs& a, const Shape& s) {
   const PackedView layout = c.packed(lengths, 3, 2);
   const int64_t live = s.per_row ? c.extent_rows(layout) : s.sequences;
   const int64_t capacity = s.per_row ? layout.capacity.rows : layout.capacity.sequences;
-  std::vector<double> losses(static_cast<size_t>(capacity), std::nan(""));
+  std::vector<double> losses(static_cast<size_t>(capacity), nan);
   for (int64_t i = 0; i < live; ++i) {
     double& loss = losses[static_cast<size_t>(i)];
     loss = c.random_real(0, 50);
     if (!s.bad) continue;
     const int64_t kind = c.random(8);
-    if (kind == 0) loss = INFINITY;
-    if (kind == 1) loss = NAN;
-    if (kind == 2) loss = -INFINITY;
+    if (kind == 0) loss = infinity;
+    if (kind == 1) loss = nan;
+    if (kind == 2) loss = -infinity;
   }
   a.losses = c.input_values({capacity}, s.dtype, losses);
   a.row_count = s.per_row ? &layout.extent->rows : &layout.extent->sequences;

@@ -42,7 +42,7 @@ class Configure(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.top = pathlib.Path(folder.name)
-        for name in ("kernels", "comm", "engine", "include", "tools"):
+        for name in ("kernels", "bench/cases", "comm", "engine", "include", "tools"):
             shutil.copytree(ROOT / name, cls.top / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("meson.build", "meson_options.txt"):
             shutil.copy(ROOT / name, cls.top)

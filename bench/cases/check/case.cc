@@ -134,7 +134,7 @@ struct Case::Block {
   std::vector<uint8_t> host;
   size_t payload = 0, guard = guard_bytes;
   TensorView view;
-  const char* name = nullptr;  // compared when set
+  std::string name;  // compared when set
   Tolerance tolerance;
   int64_t planes = 1, plane_elements = 0, live_elements = 0;  // compared part of each plane
 
@@ -195,10 +195,15 @@ Case::Block& Case::add_block(size_t bytes, std::initializer_list<int64_t> dims, 
   return *blocks_.back();
 }
 
-// Values in the live part of each plane, NaN after it.
-void Case::fill_values(Block& block, Fill fill, int64_t planes, int64_t plane_elements,
-                       int64_t live_elements) {
-  if (weighs_) return;
+void Case::send(Block& block) {
+  context_.device->copy(*context_.stream, block.memory.data(), block.host.data(),
+                        block.host.size());
+}
+
+// Values in so many elements of each plane, NaN after them.
+TensorView Case::filled(Block& block, Fill fill, int64_t live_elements) {
+  if (weighs_) return block.view;
+  const int64_t planes = block.planes, plane_elements = block.plane_elements;
   const size_t element = size_of(block.view.dtype);
   const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements) * element; };
   const int64_t live = planes * live_elements, drawn = std::min(live, most_drawn);
@@ -221,14 +226,20 @@ void Case::fill_values(Block& block, Fill fill, int64_t planes, int64_t plane_el
     std::memcpy(at + bytes(live_elements), nothing.data(), element);
     repeat(at + bytes(live_elements), element, bytes(plane_elements - live_elements));
   }
-  context_.device->copy(*context_.stream, block.memory.data(), block.host.data(),
-                        block.host.size());
+  send(block);
+  return block.view;
+}
+
+// The last block, which is an output.
+TensorView Case::compared(std::string name, Tolerance tolerance) {
+  blocks_.back()->name = std::move(name);
+  blocks_.back()->tolerance = tolerance;
+  return blocks_.back()->view;
 }
 
 TensorView Case::input(std::initializer_list<int64_t> dims, DType dtype, Fill fill) {
   Block& b = add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype);
-  fill_values(b, fill, 1, b.plane_elements, b.plane_elements);
-  return b.view;
+  return filled(b, fill, b.live_elements);
 }
 
 TensorView Case::input_values(std::initializer_list<int64_t> dims, DType dtype,
@@ -240,33 +251,26 @@ TensorView Case::input_values(std::initializer_list<int64_t> dims, DType dtype,
   for (size_t i = 0; i < values.size(); ++i) {
     put(b.host_payload(), dtype, static_cast<int64_t>(i), values[i]);
   }
-  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
+  send(b);
   return b.view;
 }
 
-TensorView Case::output(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+TensorView Case::output(std::string name, std::initializer_list<int64_t> dims, DType dtype,
                         Tolerance tolerance) {
-  Block& b = add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype);
-  fill_values(b, {}, 1, b.plane_elements, 0);
-  b.name = name;
-  b.tolerance = tolerance;
-  return b.view;
+  filled(add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype), {}, 0);
+  return compared(std::move(name), tolerance);
 }
 
-TensorView Case::in_out(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+TensorView Case::in_out(std::string name, std::initializer_list<int64_t> dims, DType dtype,
                         Tolerance tolerance, Fill fill) {
-  const TensorView view = input(dims, dtype, fill);
-  blocks_.back()->name = name;
-  blocks_.back()->tolerance = tolerance;
-  return view;
+  input(dims, dtype, fill);
+  return compared(std::move(name), tolerance);
 }
 
-TensorView Case::in_out_values(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+TensorView Case::in_out_values(std::string name, std::initializer_list<int64_t> dims, DType dtype,
                                Tolerance tolerance, const std::vector<double>& values) {
-  const TensorView view = input_values(dims, dtype, values);
-  blocks_.back()->name = name;
-  blocks_.back()->tolerance = tolerance;
-  return view;
+  input_values(dims, dtype, values);
+  return compared(std::move(name), tolerance);
 }
 
 DType Case::dtype() const {
@@ -302,20 +306,19 @@ TensorView Case::workspace(size_t bytes) {
   return b.view;
 }
 
-const int32_t* Case::ints(const std::vector<int32_t>& values) {
-  Block& b = add_block(values.size() * 4, {static_cast<int64_t>(values.size())}, DType::i32);
-  if (weighs_) return static_cast<const int32_t*>(b.view.data);
-  copy_bytes(b.host_payload(), values.data(), values.size() * 4);
-  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
-  return static_cast<const int32_t*>(b.view.data);
+template <class T>
+const T* Case::copied(const std::vector<T>& values, DType dtype) {
+  const size_t bytes = values.size() * sizeof(T);
+  Block& b = add_block(bytes, {static_cast<int64_t>(values.size())}, dtype);
+  if (!weighs_) {
+    copy_bytes(b.host_payload(), values.data(), bytes);
+    send(b);
+  }
+  return static_cast<const T*>(b.view.data);
 }
-
+const int32_t* Case::ints(const std::vector<int32_t>& values) { return copied(values, DType::i32); }
 const uint64_t* Case::longs(const std::vector<uint64_t>& values) {
-  Block& b = add_block(values.size() * 8, {static_cast<int64_t>(values.size())}, DType::i64);
-  if (weighs_) return static_cast<const uint64_t*>(b.view.data);
-  copy_bytes(b.host_payload(), values.data(), values.size() * 8);
-  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
-  return static_cast<const uint64_t*>(b.view.data);
+  return copied(values, DType::i64);
 }
 
 PackedView Case::packed(std::vector<int32_t> lengths, int32_t spare_rows, int32_t spare_sequences) {
@@ -363,35 +366,34 @@ int64_t Case::extent_rows(const PackedView& layout) const {
   RONDO_CHECK(false, "layout is not of this case");
 }
 
-TensorView Case::planes_input(int64_t planes, const PackedView& layout, int64_t cols, DType dtype,
-                              Fill fill) {
-  const auto bytes = static_cast<size_t>(planes * layout.capacity.rows * cols) * size_of(dtype);
-  Block& b = add_block(bytes, {planes, layout.capacity.rows, cols}, dtype);
-  fill_values(b, fill, planes, layout.capacity.rows * cols, extent_rows(layout) * cols);
-  return b.view;
-}
-
-TensorView Case::rows_input(const PackedView& layout, int64_t cols, DType dtype, Fill fill) {
-  const TensorView v = planes_input(1, layout, cols, dtype, fill);
-  return {v.data, dtype, {layout.capacity.rows, cols}};
-}
-
-TensorView Case::planes_output(const char* name, int64_t planes, const PackedView& layout,
-                               int64_t cols, DType dtype, Tolerance tolerance) {
+Case::Block& Case::add_planes(int64_t planes, const PackedView& layout, int64_t cols, DType dtype) {
   const auto bytes = static_cast<size_t>(planes * layout.capacity.rows * cols) * size_of(dtype);
   Block& b = add_block(bytes, {planes, layout.capacity.rows, cols}, dtype);
   b.planes = planes;
   b.plane_elements = layout.capacity.rows * cols;
   b.live_elements = extent_rows(layout) * cols;
-  fill_values(b, {}, planes, b.plane_elements, 0);
-  b.name = name;
-  b.tolerance = tolerance;
-  return b.view;
+  return b;
 }
 
-TensorView Case::rows_output(const char* name, const PackedView& layout, int64_t cols, DType dtype,
+TensorView Case::planes_input(int64_t planes, const PackedView& layout, int64_t cols, DType dtype,
+                              Fill fill) {
+  Block& b = add_planes(planes, layout, cols, dtype);
+  return filled(b, fill, b.live_elements);
+}
+
+TensorView Case::rows_input(const PackedView& layout, int64_t cols, DType dtype, Fill fill) {
+  return {planes_input(1, layout, cols, dtype, fill).data, dtype, {layout.capacity.rows, cols}};
+}
+
+TensorView Case::planes_output(std::string name, int64_t planes, const PackedView& layout,
+                               int64_t cols, DType dtype, Tolerance tolerance) {
+  filled(add_planes(planes, layout, cols, dtype), {}, 0);
+  return compared(std::move(name), tolerance);
+}
+
+TensorView Case::rows_output(std::string name, const PackedView& layout, int64_t cols, DType dtype,
                              Tolerance tolerance) {
-  const TensorView v = planes_output(name, 1, layout, cols, dtype, tolerance);
+  const TensorView v = planes_output(std::move(name), 1, layout, cols, dtype, tolerance);
   return {v.data, dtype, {layout.capacity.rows, cols}};
 }
 
@@ -444,7 +446,7 @@ std::vector<Case::Output> Case::collect(std::string* guard_error) {
       context_.device->copy(*context_.stream, b->host.data() + to,
                             static_cast<uint8_t*>(b->memory.data()) + from, bytes);
     };
-    if (b->name) {
+    if (!b->name.empty()) {
       fetch(0, 0, b->bytes());
     } else if (b->guard > 0) {
       fetch(0, 0, b->guard);
@@ -454,9 +456,9 @@ std::vector<Case::Output> Case::collect(std::string* guard_error) {
   context_.stream->synchronize();
   for (auto& b : blocks_) {
     if (!b->guards_untouched()) {
-      *guard_error = str("wrote outside ", b->name ? b->name : "an input or the workspace");
+      *guard_error = str("wrote outside ", b->name.empty() ? "an input or the workspace" : b->name);
     }
-    if (b->name == nullptr) continue;
+    if (b->name.empty()) continue;
     Output out{b->name, b->tolerance, {}, {}, {}};
     for (int i = 0; i < b->view.rank; ++i) out.shape += str(i ? "x" : "", b->view.dim(i));
     const size_t element = size_of(b->view.dtype);

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +57,9 @@ struct Fill {
   double low = -1, high = 1;
 };
 
+inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
 class Case {
  public:
   Case(const Context& context, uint64_t seed, const Variant* variant, int repeats);
@@ -73,12 +77,12 @@ class Case {
   TensorView input(std::initializer_list<int64_t> dims, DType dtype, Fill fill = {});
   TensorView input_values(std::initializer_list<int64_t> dims, DType dtype,
                           const std::vector<double>& values);
-  TensorView output(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+  TensorView output(std::string name, std::initializer_list<int64_t> dims, DType dtype,
                     Tolerance tolerance);
   // Starts from the same random values for every variant, and is compared afterwards.
-  TensorView in_out(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+  TensorView in_out(std::string name, std::initializer_list<int64_t> dims, DType dtype,
                     Tolerance tolerance, Fill fill = {});
-  TensorView in_out_values(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+  TensorView in_out_values(std::string name, std::initializer_list<int64_t> dims, DType dtype,
                            Tolerance tolerance, const std::vector<double>& values);
   TensorView workspace(size_t bytes);
   const int32_t* ints(const std::vector<int32_t>& values);
@@ -87,12 +91,21 @@ class Case {
   // For args.row_count: of so many rows an eighth is spare.
   const int32_t* live_rows(int64_t rows) { return ints({static_cast<int32_t>(rows - rows / 8)}); }
   // An output, or one that sums are added to.
-  TensorView sums(bool accumulate, const char* name, std::initializer_list<int64_t> dims,
+  TensorView sums(bool accumulate, std::string name, std::initializer_list<int64_t> dims,
                   DType dtype, Tolerance tolerance, Fill fill = {}) {
-    return accumulate ? in_out(name, dims, dtype, tolerance, fill)
-                      : output(name, dims, dtype, tolerance);
+    return accumulate ? in_out(std::move(name), dims, dtype, tolerance, fill)
+                      : output(std::move(name), dims, dtype, tolerance);
   }
 
+  // Both layouts of an op that makes other lengths: shorter(length) of each.
+  template <class Args, class Shorter>
+  void set_layouts(Args& args, const std::vector<int32_t>& lengths, Shorter shorter,
+                   bool spare = true) {
+    std::vector<int32_t> to;
+    for (int32_t length : lengths) to.push_back(shorter(length));
+    args.from = packed(lengths, spare ? 5 : 0, spare ? 1 : 0);
+    args.to = packed(to, spare ? 3 : 0, spare ? 1 : 0);
+  }
   // A packed batch of these lengths (any order; sorted here), with capacity for `spare_rows` and
   // `spare_sequences` more than it holds.
   PackedView packed(std::vector<int32_t> lengths, int32_t spare_rows = 0,
@@ -101,10 +114,10 @@ class Case {
   // [capacity rows, cols]: values within the extent; NaN past it (inputs) or not compared
   // (outputs).
   TensorView rows_input(const PackedView& layout, int64_t cols, DType dtype, Fill fill = {});
-  TensorView rows_output(const char* name, const PackedView& layout, int64_t cols, DType dtype,
+  TensorView rows_output(std::string name, const PackedView& layout, int64_t cols, DType dtype,
                          Tolerance tolerance);
   // As rows_output for [planes, capacity rows, cols].
-  TensorView planes_output(const char* name, int64_t planes, const PackedView& layout, int64_t cols,
+  TensorView planes_output(std::string name, int64_t planes, const PackedView& layout, int64_t cols,
                            DType dtype, Tolerance tolerance);
   TensorView planes_input(int64_t planes, const PackedView& layout, int64_t cols, DType dtype,
                           Fill fill = {});
@@ -166,8 +179,12 @@ class Case {
   enum class Image : uint8_t { all, guards };  // of the memory, on the host
   Block& add_block(size_t bytes, std::initializer_list<int64_t> dims, DType dtype,
                    Image image = Image::all);
-  void fill_values(Block& block, Fill fill, int64_t planes, int64_t plane_elements,
-                   int64_t live_elements);
+  Block& add_planes(int64_t planes, const PackedView& layout, int64_t cols, DType dtype);
+  void send(Block& block);
+  TensorView filled(Block& block, Fill fill, int64_t live_elements);
+  TensorView compared(std::string name, Tolerance tolerance);
+  template <class T>
+  const T* copied(const std::vector<T>& values, DType dtype);
   void run_erased(const char* op, const void* args);
   void run_timed(const void* args);
   void run_in_a_row(const void* args, int runs);

@@ -293,18 +293,10 @@ void add_sweep(Suite& suite) {
   for (const auto& row : pairwise({7, 3, 7, 2, 3, 2, 2, 2, 2, 2, 2})) {
     const auto& [batch, lengths] = batches[row[2]];
     const int64_t H = hidden[row[0]];
-    Shape s = {.hidden = H,
-               .input = inputs[row[1]],
-               .projection = row[4] == 0   ? 0
-                             : row[4] == 1 ? H / 2 + 1
-                                           : 19,
-               .directions = 1 + row[3],
-               .dtype = row[5] ? DType::bf16 : DType::f32,
-               .lengths = lengths,
-               .states = row[6] != 0,
-               .kept = row[7] != 0,
-               .dx = row[8] != 0,
-               .spare = row[10] ? 5 : 0};
+    const DType dtype = row[5] ? DType::bf16 : DType::f32;
+    const int64_t projections[] = {0, H / 2 + 1, 19};
+    Shape s = {H, inputs[row[1]], projections[row[4]], 1 + row[3], dtype, lengths};
+    s.states = row[6], s.kept = row[7], s.dx = row[8], s.spare = row[10] ? 5 : 0;
     s.alias = row[9] && s.spare == 0;
     s.packed = row[9] && !s.kept;
     add_all(suite,
@@ -357,16 +349,12 @@ void add_persistent(Suite& suite) {
       for (DType dtype : {DType::bf16, DType::f32}) {
         if (hidden > 250 && dtype == DType::f32) continue;
         const bool full = directions == 2 || hidden == 520 || hidden == 990;
-        const Shape s = {.hidden = hidden,
-                         .input = 3,
-                         .directions = directions,
-                         .dtype = dtype,
-                         .lengths = lengths,
-                         .states = full || hidden == 33,
-                         .kept = directions == 1,
-                         // Not the recurrence's; so many terms are beyond its bound.
-                         .dx = hidden < 990 && hidden != 520,
-                         .spare = full && hidden != 64 ? 3 : 0};
+        Shape s = {hidden, 3, 0, directions, dtype, lengths};
+        s.states = full || hidden == 33;
+        s.kept = directions == 1;
+        // Not the recurrence's; so many terms are beyond its bound.
+        s.dx = hidden < 990 && hidden != 520;
+        s.spare = full && hidden != 64 ? 3 : 0;
         add_all(suite,
                 str("persistent_h", hidden, "_b", lengths.size(), "_d", directions, "_",
                     name_of(dtype), s.spare ? "_spare" : ""),
@@ -379,24 +367,14 @@ void add_persistent(Suite& suite) {
   std::vector<int32_t> two_tiles, projected;
   for (int32_t n = 0; n < 70; ++n) two_tiles.push_back(n < 45 ? 2 : 1);
   for (int32_t n = 0; n < 19; ++n) projected.push_back(3 - n / 8);
-  add_all(suite, "persistent_h130_b70_d2_f32_spare",
-          {.hidden = 130,
-           .input = 2,
-           .directions = 2,
-           .lengths = two_tiles,
-           .states = true,
-           .dx = false,
-           .spare = 3},
-          false, {{"cluster", "cluster_split", "grid"}});
+  Shape s = {130, 2, 0, 2, DType::f32, two_tiles};
+  s.states = true, s.dx = false, s.spare = 3;
+  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false,
+          {{"cluster", "cluster_split", "grid"}});
   // More than one tile of sequences and of columns in the portable GPU kernels, projected.
-  add_all(suite, "projected_h70_b19_d2_p66_f32",
-          {.hidden = 70,
-           .input = 2,
-           .projection = 66,
-           .directions = 2,
-           .lengths = projected,
-           .states = true},
-          false);
+  s = {70, 2, 66, 2, DType::f32, projected};
+  s.states = true;
+  add_all(suite, "projected_h70_b19_d2_p66_f32", s, false);
 }
 
 // Whole steps: what their parts have cases for is not swept again.
@@ -404,15 +382,13 @@ void add_steps(Suite& suite) {
   const std::vector<int32_t> lengths[] = {{1}, {5, 3, 2}, {4, 4, 4}, {9, 8, 8, 5, 3, 1, 1}};
   const int64_t hidden[] = {5, 16, 33};
   for (int i = 0; i < 24; ++i) {
-    const Shape s = {.hidden = hidden[i % 3],
-                     .input = i % 5 ? 7 : 1,
-                     .projection = i % 6 == 4 ? 3 : 0,
-                     .directions = 1 + i / 2 % 2,
-                     .dtype = i / 4 % 2 ? DType::bf16 : DType::f32,
-                     .lengths = lengths[i % 4],
-                     .states = i / 8 % 2 != 0,
-                     .dx = i % 7 != 0,
-                     .spare = i % 11 == 10 ? 4 : 0};
+    Shape s = {hidden[i % 3],
+               i % 5 ? 7 : 1,
+               i % 6 == 4 ? 3 : 0,
+               1 + i / 2 % 2,
+               i / 4 % 2 ? DType::bf16 : DType::f32,
+               lengths[i % 4]};
+    s.states = i / 8 % 2, s.dx = i % 7 != 0, s.spare = i % 11 == 10 ? 4 : 0;
     suite.add(str("h", s.hidden, "_i", s.input, "_b", s.lengths.size(), s.spare ? "_spare" : "",
                   "_d", s.directions, s.projection ? "_p3" : "", "_", name_of(s.dtype),
                   s.states ? "_states" : "", s.dx ? "_dx" : "", "/", i),
@@ -428,15 +404,11 @@ struct Bench {
   bool ragged;  // the shortest has half the frames
 
   Shape shape(bool kept) const {
-    std::vector<int32_t> lengths;
+    Shape s = {hidden, hidden, 0, directions, dtype, {}};
     for (int32_t n = 0; n < batch; ++n)
-      lengths.push_back(ragged ? frames - n * (frames / 2) / std::max(batch - 1, 1) : frames);
-    return {.hidden = hidden,
-            .input = hidden,
-            .directions = directions,
-            .dtype = dtype,
-            .lengths = lengths,
-            .kept = kept};
+      s.lengths.push_back(ragged ? frames - n * (frames / 2) / std::max(batch - 1, 1) : frames);
+    s.kept = kept;
+    return s;
   }
   std::string label(const char* group) const {
     return str(group, "_h", hidden, "_b", batch, "_t", frames, "_d", directions, "_",
@@ -461,11 +433,8 @@ void add_step_benches(Suite& suite) {
   for (const auto& [dtype, hidden, batch] :
        every({DType::bf16, DType::f32}, {256, 512, 1024}, {8, 16, 32, 64})) {
     const int32_t frames = hidden >= 1024 ? 100 : 200;
-    const Shape s = {.hidden = hidden,
-                     .input = 8,
-                     .dtype = dtype,
-                     .lengths = std::vector<int32_t>(static_cast<size_t>(batch), frames),
-                     .dx = false};
+    Shape s = {hidden, 8, 0, 1, dtype, std::vector<int32_t>(static_cast<size_t>(batch), frames)};
+    s.dx = false;
     const std::string label =
         str("steps_h", hidden, "_b", batch, "_t", frames, "_d1_", name_of(dtype));
     suite.add_bench(label, forward, s).gpus_only = true;

@@ -32,19 +32,6 @@ Tolerance of_layers(const Shape& s, DType storage, int layers) {
   return Tolerance::ulps(storage, layers * (8 + 2 * std::sqrt(terms)));
 }
 
-// Outputs of a layer by its number.
-struct Names {
-  const char *y, *hn, *cn, *gates, *cells, *hidden;
-};
-constexpr Names names[lstm_stack_layers] = {{"y0", "hn0", "cn0", "gates0", "cells0", "hidden0"},
-                                            {"y1", "hn1", "cn1", "gates1", "cells1", "hidden1"},
-                                            {"y2", "hn2", "cn2", "gates2", "cells2", "hidden2"},
-                                            {"y3", "hn3", "cn3", "gates3", "cells3", "hidden3"},
-                                            {"y4", "hn4", "cn4", "gates4", "cells4", "hidden4"},
-                                            {"y5", "hn5", "cn5", "gates5", "cells5", "hidden5"},
-                                            {"y6", "hn6", "cn6", "gates6", "cells6", "hidden6"},
-                                            {"y7", "hn7", "cn7", "gates7", "cells7", "hidden7"}};
-
 // Layer l, which reads x; w: its W, absent: one that lies by itself.
 LstmForwardArgs layer_of(Case& c, const Shape& s, const PackedView& layout, int l,
                          const TensorView& x, const TensorView& w) {
@@ -53,7 +40,6 @@ LstmForwardArgs layer_of(Case& c, const Shape& s, const PackedView& layout, int 
   a.layout = layout;
   a.x = x;
   const int64_t N = layout.capacity.sequences, H = s.hidden, P = a.dims.output();
-  const Names& name = names[l];
   const Tolerance t = of_layers(s, s.dtype, l + 1), state = of_layers(s, DType::f32, l + 1);
   a.weights[0].w = w ? w : c.input({4 * H, x.dim(1)}, s.dtype, weight_fill(x.dim(1)));
   a.weights[0].r = c.input({4 * H, P}, s.dtype, weight_fill(H));
@@ -62,14 +48,14 @@ LstmForwardArgs layer_of(Case& c, const Shape& s, const PackedView& layout, int 
   if (s.states) {
     a.h0 = c.input({1, N, P}, s.dtype);
     a.c0 = c.input({1, N, H}, DType::f32);
-    a.hn = c.output(name.hn, {1, N, P}, s.dtype, t);
-    a.cn = c.output(name.cn, {1, N, H}, DType::f32, state);
+    a.hn = c.output(str("hn", l), {1, N, P}, s.dtype, t);
+    a.cn = c.output(str("cn", l), {1, N, H}, DType::f32, state);
   }
-  a.y = c.rows_output(name.y, layout, P, s.dtype, t);
+  a.y = c.rows_output(str("y", l), layout, P, s.dtype, t);
   if (s.kept) {
-    a.gates = c.planes_output(name.gates, 1, layout, 4 * H, s.dtype, t);
-    a.cells = c.planes_output(name.cells, 1, layout, H, DType::f32, state);
-    if (a.dims.projection) a.hidden = c.planes_output(name.hidden, 1, layout, H, s.dtype, t);
+    a.gates = c.planes_output(str("gates", l), 1, layout, 4 * H, s.dtype, t);
+    a.cells = c.planes_output(str("cells", l), 1, layout, H, DType::f32, state);
+    if (a.dims.projection) a.hidden = c.planes_output(str("hidden", l), 1, layout, H, s.dtype, t);
   }
   return a;
 }
@@ -107,7 +93,6 @@ LstmBackwardArgs gradient_of(Case& c, const Shape& s, const PackedView& layout, 
   const int64_t N = layout.capacity.sequences, H = s.hidden, I = l == 0 ? s.input : H;
   a.dims = {1, I, H, 0};
   a.layout = layout;
-  const Names& name = names[l];
   const int above = s.layers - l;  // and itself
   Shape wide = s;
   wide.input = 3 * H;  // sums over 4 H
@@ -116,10 +101,11 @@ LstmBackwardArgs gradient_of(Case& c, const Shape& s, const PackedView& layout, 
   a.weights[0].r = c.input({4 * H, H}, s.dtype, weight_fill(H));
   const Fill gates = {Fill::uniform, 0.05, 0.95};
   if (s.kept && s.spare == 0) {
-    a.gates = a.dgates = c.in_out(name.gates, {1, layout.capacity.rows, 4 * H}, s.dtype, t, gates);
+    a.gates = a.dgates =
+        c.in_out(str("gates", l), {1, layout.capacity.rows, 4 * H}, s.dtype, t, gates);
   } else {
     a.gates = c.planes_input(1, layout, 4 * H, s.dtype, gates);
-    a.dgates = c.planes_output(name.gates, 1, layout, 4 * H, s.dtype, t);
+    a.dgates = c.planes_output(str("gates", l), 1, layout, 4 * H, s.dtype, t);
   }
   a.cells = c.planes_input(1, layout, H, DType::f32, {Fill::uniform, -1.5, 1.5});
   a.dy = dy;
@@ -127,8 +113,8 @@ LstmBackwardArgs gradient_of(Case& c, const Shape& s, const PackedView& layout, 
     a.c0 = c.input({1, N, H}, DType::f32);
     a.dhn = c.input({1, N, H}, s.dtype);
     a.dcn = c.input({1, N, H}, DType::f32);
-    a.dh0 = c.output(name.hn, {1, N, H}, s.dtype, t);
-    a.dc0 = c.output(name.cn, {1, N, H}, DType::f32, state);
+    a.dh0 = c.output(str("hn", l), {1, N, H}, s.dtype, t);
+    a.dc0 = c.output(str("cn", l), {1, N, H}, DType::f32, state);
   }
   if (l > 0) {  // of no meaning after the call
     const TensorView shape(nullptr, s.dtype, {layout.capacity.rows, I});
@@ -208,11 +194,8 @@ void add_small(Suite& suite) {
 // Streaming recognisers' stacks, whose layers a GPU can run at once.
 void add_benches(Suite& suite) {
   for (const auto& [hidden, batch, frames] : every({256, 512}, {1, 16, 64}, {200, 1000})) {
-    const Shape s = {.hidden = hidden,
-                     .input = hidden,
-                     .layers = 4,
-                     .dtype = DType::bf16,
-                     .lengths = std::vector<int32_t>(static_cast<size_t>(batch), frames)};
+    Shape s = {hidden, hidden, 4, DType::bf16,
+               std::vector<int32_t>(static_cast<size_t>(batch), frames)};
     suite.add_bench("bench_" + label_of(s), forward, s).gpus_only = true;
     suite.add_bench("bench_" + label_of(s), backward, s).gpus_only = true;
   }
