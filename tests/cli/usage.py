@@ -256,7 +256,8 @@ def test_every_op_has_a_benchmark():
     ops = [word for word in words if word and not word.startswith(" ") and ":" not in word][1:]
     check(len(ops) > 30 and len(ops) == len(set(ops)), "an op is twice in the table:", ops)
     timed = {line.split("/")[0] for line in run("bench", "--list")[0].splitlines()}
-    check(set(ops) == timed, "not timed:", set(ops) - timed)
+    timed.remove("lstm_step")  # the benchmarks' own, to be compared with cuDNN's
+    check(set(ops) == timed, "not timed:", set(ops) - timed, "not in the table:", timed - set(ops))
 
 
 def test_output_that_cannot_be_written():
