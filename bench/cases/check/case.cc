@@ -1,20 +1,20 @@
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <type_traits>
 #include <utility>
 
 #include "bench/cases/check/check.h"
+#include "bench/cases/check/peaks.h"
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
+#include "kernels/base/packed_host.h"
 
 namespace rondo::check {
 namespace {
@@ -27,10 +27,6 @@ uint64_t splitmix(uint64_t& state) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
-}
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 double thread_time() {
@@ -323,38 +319,29 @@ const uint64_t* Case::longs(const std::vector<uint64_t>& values) {
 
 PackedView Case::packed(std::vector<int32_t> lengths, int32_t spare_rows, int32_t spare_sequences) {
   std::sort(lengths.begin(), lengths.end(), std::greater<>());
-  const int32_t frames = lengths.empty() ? 0 : lengths.front();
-  const auto sequences = static_cast<int32_t>(lengths.size());
-  std::vector<int32_t> batch_sizes, row_offsets = {0}, row_frame;
-  for (int32_t t = 0; t < frames; ++t) {
-    const auto active = static_cast<int32_t>(
-        std::count_if(lengths.begin(), lengths.end(), [&](int32_t l) { return l > t; }));
-    batch_sizes.push_back(active);
-    row_offsets.push_back(row_offsets.back() + active);
-    row_frame.insert(row_frame.end(), static_cast<size_t>(active), t);
-  }
-  const int32_t rows = row_offsets.back();
+  PackedHost host = build_packed(lengths);
+  const auto [rows, frames, sequences] = host.extent;
   PackedView v;
   v.capacity = {rows + spare_rows, frames + (spare_rows ? 1 : 0), sequences + spare_sequences};
   // What lies past the extent must never be used: make it absurd.
   constexpr int32_t poison = 0x3fffffff;
-  lengths.resize(static_cast<size_t>(v.capacity.sequences), poison);
-  batch_sizes.resize(static_cast<size_t>(v.capacity.frames), poison);
-  row_offsets.resize(static_cast<size_t>(v.capacity.frames) + 1, poison);
-  row_frame.resize(static_cast<size_t>(v.capacity.rows), poison);
-  std::vector<uint64_t> keys;
-  std::vector<int32_t> first_frame;
+  host.lengths.resize(static_cast<size_t>(v.capacity.sequences), poison);
+  host.batch_sizes.resize(static_cast<size_t>(v.capacity.frames), poison);
+  host.row_offsets.resize(static_cast<size_t>(v.capacity.frames) + 1, poison);
+  host.row_frame.resize(static_cast<size_t>(v.capacity.rows), poison);
+  host.keys.clear();
+  host.first_frame.clear();
   for (int32_t n = 0; n < v.capacity.sequences; ++n) {
-    keys.push_back(static_cast<uint64_t>(random(1 << 30)));
-    first_frame.push_back(static_cast<int32_t>(random(100)));
+    host.keys.push_back(static_cast<uint64_t>(random(1 << 30)));
+    host.first_frame.push_back(static_cast<int32_t>(random(100)));
   }
   v.extent = reinterpret_cast<const PackedExtent*>(ints({rows, frames, sequences}));
-  v.lengths = ints(lengths);
-  v.batch_sizes = ints(batch_sizes);
-  v.row_offsets = ints(row_offsets);
-  v.row_frame = ints(row_frame);
-  v.keys = longs(keys);
-  v.first_frame = ints(first_frame);
+  v.lengths = ints(host.lengths);
+  v.batch_sizes = ints(host.batch_sizes);
+  v.row_offsets = ints(host.row_offsets);
+  v.row_frame = ints(host.row_frame);
+  v.keys = longs(host.keys);
+  v.first_frame = ints(host.first_frame);
   extents_.emplace_back(v.extent, rows);
   return v;
 }

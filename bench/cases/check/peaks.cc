@@ -13,11 +13,12 @@
 #include "kernels/gemm/gemm.h"
 
 namespace rondo::check {
-namespace {
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+namespace {
 
 // The fastest of the runs within `seconds`, at least three, after one to warm up.
 template <class F>

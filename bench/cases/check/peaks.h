@@ -7,6 +7,9 @@
 
 namespace rondo::check {
 
+// Of a clock that never goes back.
+double now_seconds();
+
 // GFLOP/s of the best run of a 1024 x 1024 x 1024 product of such inputs (f32, bf16: f32 results;
 // f64), on all threads of the context, which must be the CPU's.
 double gemm_peak_gflops(const Context& cpu, DType inputs);

@@ -307,16 +307,9 @@ struct Runner {
 };
 
 Device* device_for(Backend backend, int index, std::string* why) {
-  switch (backend) {
-    case Backend::ref:
-    case Backend::cpu:
-      return &cpu_device();
-    case Backend::sim:
-      return find_device(DeviceKind::sim, why);
-    case Backend::cuda:
-      return find_device(DeviceKind::cuda, why, index);
-  }
-  return nullptr;
+  if (backend == Backend::sim) return find_device(DeviceKind::sim, why);
+  if (backend == Backend::cuda) return find_device(DeviceKind::cuda, why, index);
+  return &cpu_device();
 }
 
 std::vector<Variant> variants_of(const Suite& suite, const std::string& op) {
