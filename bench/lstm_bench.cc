@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/cases/check/peaks.h"
-#include "bench/cases/lstm/lstm_bytes.h"
+#include "bench/cases/lstm_bytes.h"
 #include "bench/clock.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/cases/check/peaks.h"
-#include "bench/cases/lstm/lstm_bytes.h"
+#include "bench/cases/lstm_bytes.h"
 #include "bench/clock.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"

@@ -1,4 +1,4 @@
-// The one table of graph ops. Each line is a rule defined in its own file of this folder.
+// The one table of graph ops: each rule of rules_list.h is defined in its own file of this folder.
 #include "engine/graph/rules.h"
 
 #include "engine/ops/rules_list.h"
@@ -9,47 +9,9 @@ namespace {
 
 const std::vector<const OpRule*>& table() {
   static const std::vector<const OpRule*> rules = {
-      &accumulate_rule(),
-      &cast_rule(),
-      &columns_rule(),
-      &conv_rule(),
-      &conv_grad_input_rule(),
-      &conv_grad_weight_rule(),
-      &cross_entropy_rule(),
-      &ctc_rule(),
-      &ctc_chunk_alpha_rule(),
-      &ctc_chunk_grad_rule(),
-      &dropout_rule(),
-      &edge_frames_rule(),
-      &edge_frames_grad_rule(),
-      &fill_rule(),
-      &group_norm_rule(),
-      &group_norm_grad_rule(),
-      &images_rule(),
-      &layer_norm_rule(),
-      &layer_norm_grad_rule(),
-      &linear_rule(),
-      &linear_ctc_rule(),
-      &linear_ctc_grad_rule(),
-      &linear_grad_input_rule(),
-      &linear_grad_weight_rule(),
-      &log_softmax_rule(),
-      &log_softmax_grad_rule(),
-      &lstm_rule(),
-      &lstm_backward_rule(),
-      &lstm_stack_rule(),
-      &lstm_stack_backward_rule(),
-      &lstm_weight_grad_rule(),
-      &mse_rule(),
-      &pointwise_rule(),
-      &pointwise_grad_rule(),
-      &pool_rule(),
-      &pool_grad_rule(),
-      &pool2d_rule(),
-      &pool2d_grad_rule(),
-      &reverse_frames_rule(),
-      &stack_frames_rule(),
-      &stack_frames_grad_rule(),
+#define RONDO_RULE(op) &op##_rule(),
+      RONDO_RULES
+#undef RONDO_RULE
   };
   return rules;
 }

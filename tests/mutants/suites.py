@@ -5,32 +5,21 @@ the tests of the source itself: what only a training of minutes notices is a hol
 """
 
 import fnmatch
+import pathlib
+import re
 import shlex
 
-# Folder of kernels: (words that checkop's cases of its ops contain, other programs).
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# Folder of kernels: (words that checkop's cases of its ops contain, other programs). Of any other: its ops, and kernels_test.
 KERNELS = {
     "beam_search": ("beam_search", ["decode_test"]),
-    "cast": ("accumulate cast fill scale", ["kernels_test"]),
-    "conv": ("conv edge_frames", ["kernels_test"]),
     "ctc": ("ctc", ["ctc_test"]),
-    "dropout": ("dropout", ["kernels_test"]),
     "gemm": ("gemm", ["gemm_test", "kernels_test"]),
-    "group_norm": ("group_norm", ["kernels_test"]),
     "linear_ctc": ("linear_ctc", ["engine_test [fused]"]),
-    "loss": ("cross_entropy mse", ["kernels_test"]),
     "lstm": ("lstm", ["lstm_test", "kernels_test"]),
-    "norm": ("layer_norm", ["kernels_test"]),
-    "optimizer": ("adam ema optimizer_prepare sgd", ["kernels_test"]),
-    "pack": ("pack", ["kernels_test"]),
-    "pointwise": ("pointwise", ["kernels_test"]),
-    "pool": ("pool", ["kernels_test"]),
-    "pool2d": ("pool2d", ["kernels_test"]),
-    "reduce": ("count_nonfinite reduce_rows sum_squares", ["kernels_test"]),
-    "reverse": ("reverse_frames", ["kernels_test"]),
-    "softmax": ("log_softmax", ["kernels_test"]),
-    "subsample": ("stack_frames", ["kernels_test"]),
     "totals": ("combine_totals loss_totals", ["engine_test [device_ranks]"]),
 }
+OP = re.compile(r'^ +static constexpr const char\* op = "(\w+)";', re.MULTILINE)  # in a struct of arguments
 GPU_ALONE = ["beam_search"]  # no kernel for CPUs
 # What only GPU kernels and the simulator use; of the other files of kernels the rest is the CPU's.
 ON_GPU = ["*.cu", "*_gpu.cc", "*_gpu_*.h", "*.cuh"]
@@ -63,12 +52,18 @@ def commands_for(path):
     if any(fnmatch.fnmatchcase(path, pattern) for pattern in LEFT_OUT):
         return []
     parts = path.split("/")
-    if parts[0] == "kernels" and len(parts) > 2 and parts[1] in KERNELS:
-        return [shlex.split(c) for c in of_kernel(path, *KERNELS[parts[1]])]
+    if parts[0] == "kernels" and len(parts) > 2 and (found := kernels_of(parts[1])):
+        return [shlex.split(c) for c in of_kernel(path, *found)]
     for pattern, commands in RULES:
         if fnmatch.fnmatchcase(path, pattern):
             return [shlex.split(c) for c in commands]
     return []
+
+
+def kernels_of(folder):
+    """(words, programs) as in KERNELS; None where the folder has no ops."""
+    ops = {op for header in (ROOT / "kernels" / folder).rglob("*.h") for op in OP.findall(header.read_text())}
+    return KERNELS.get(folder) or (ops and (" ".join(sorted(ops)), ["kernels_test"])) or None
 
 
 def of_kernel(path, cases, others):

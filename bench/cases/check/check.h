@@ -242,7 +242,7 @@ class Suite {
   std::vector<Variant> variants;
 };
 
-// All ops' cases: bench/cases/suites.cc.
+// All ops' cases: of each source of bench/cases.
 Suite full_suite();
 
 struct Options {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "bench/cases/lstm/lstm_step.h"
 #include "bench/cases/peers/cudnn_library.h"
+#include "bench/cases/peers/lstm_step.h"
 
 namespace rondo {
 

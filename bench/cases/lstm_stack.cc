@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "bench/cases/check/check.h"
-#include "bench/cases/lstm/lstm_bytes.h"
+#include "bench/cases/lstm_bytes.h"
 #include "kernels/lstm/stack/lstm_stack.h"
 
 namespace rondo::check {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "bench/cases/check/check.h"
-#include "bench/cases/lstm/lstm_bytes.h"
-#include "bench/cases/lstm/lstm_step.h"
+#include "bench/cases/lstm_bytes.h"
+#include "bench/cases/peers/lstm_step.h"
 #include "kernels/base/cpu/packed_weights.h"
 #include "kernels/lstm/lstm.h"
 

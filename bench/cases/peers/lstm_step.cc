@@ -1,4 +1,4 @@
-#include "bench/cases/lstm/lstm_step.h"
+#include "bench/cases/peers/lstm_step.h"
 
 #include "kernels/base/dispatch.h"
 #include "kernels/lstm/lstm_gpu.h"
