@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -26,11 +26,7 @@ struct Shape {
   int32_t spare = 0;
 
   LstmDims dims() const { return {directions, input, hidden, projection}; }
-  int64_t rows() const {
-    int64_t sum = 0;
-    for (int32_t l : lengths) sum += l;
-    return sum;
-  }
+  int64_t rows() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
 };
 
 double bytes_of(LstmPhase phase, const Shape& s) {

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 
 #include "bench/cases/check/check.h"
 #include "bench/cases/lstm_bytes.h"
@@ -18,6 +20,8 @@ struct Shape {
   bool apart = false;   // the layers' weights lie anywhere, not in equal steps; backward no dx
   int32_t spare = 0;
   int64_t projection = 0;  // of the lowest layer
+
+  int64_t rows() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
 };
 
 Fill weight_fill(int64_t fan_in) {
@@ -60,21 +64,21 @@ LstmForwardArgs layer_of(Case& c, const Shape& s, const PackedView& layout, int 
   return a;
 }
 
+// Layer l's W where those of all layers lie in one piece.
+TensorView share_of(const TensorView& all, const Shape& s, int l) {
+  const auto before = static_cast<size_t>(l) * all.bytes() / static_cast<size_t>(s.layers);
+  return {static_cast<std::byte*>(all.data) + before, s.dtype, {4 * s.hidden, s.hidden}};
+}
+
 void forward(Case& c, LstmStackForwardArgs& a, const Shape& s) {
   const PackedView layout = c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
-  const int64_t H = s.hidden;
-  int64_t rows = 0;
-  for (int32_t length : s.lengths) rows += length;
+  const int64_t H = s.hidden, rows = s.rows();
   TensorView x = c.rows_input(layout, s.input, s.dtype);
   const TensorView upper = c.input({s.layers, 4 * H, H}, s.dtype, weight_fill(H));
   std::vector<LstmDims> dims;
   double flops = 0, bytes = 0;
   for (int l = 0; l < s.layers; ++l) {
-    TensorView w;
-    if (x.dim(1) == H && !s.apart) {
-      const auto before = static_cast<size_t>(l) * upper.bytes() / static_cast<size_t>(s.layers);
-      w = {static_cast<std::byte*>(upper.data) + before, s.dtype, {4 * H, H}};
-    }
+    const TensorView w = x.dim(1) == H && !s.apart ? share_of(upper, s, l) : TensorView();
     a.layers.push_back(layer_of(c, s, layout, l, x, w));
     x = a.layers.back().y;
     const LstmDims& d = dims.emplace_back(a.layers.back().dims);
@@ -127,19 +131,13 @@ LstmBackwardArgs gradient_of(Case& c, const Shape& s, const PackedView& layout, 
 
 void backward(Case& c, LstmStackBackwardArgs& a, const Shape& s) {
   const PackedView layout = c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
-  const int64_t H = s.hidden;
-  int64_t rows = 0;
-  for (int32_t length : s.lengths) rows += length;
+  const int64_t H = s.hidden, rows = s.rows();
   TensorView dy = c.rows_input(layout, H, s.dtype);
   const TensorView upper = c.input({s.layers, 4 * H, H}, s.dtype, weight_fill(H));
   std::vector<LstmDims> dims;
   double flops = 0, bytes = 0;
   for (int l = s.layers; l-- > 0;) {
-    TensorView w;
-    if (l > 0 && !s.apart) {
-      const auto before = static_cast<size_t>(l) * upper.bytes() / static_cast<size_t>(s.layers);
-      w = {static_cast<std::byte*>(upper.data) + before, s.dtype, {4 * H, H}};
-    }
+    const TensorView w = l > 0 && !s.apart ? share_of(upper, s, l) : TensorView();
     a.layers.insert(a.layers.begin(), gradient_of(c, s, layout, l, dy, w));
     const LstmBackwardArgs& layer = a.layers.front();
     dy = layer.dx;
