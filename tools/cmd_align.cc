@@ -23,6 +23,7 @@
 #include "tools/command_line/text_options.h"
 #include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/each_input.h"
 #include "tools/recognition/outputs.h"
 #include "tools/recognition/predictions.h"
 
@@ -369,21 +370,19 @@ int run_align(const AlignOptions& o) {
   const bool shows = o.split.empty() || o.format != "text";
   Aligner aligner(o, *source);
   TrainingManifest manifest(o);
-  int failures = 0;
-  for (const ModelInput& input : inputs) {
-    try {
-      Aligned result = aligner.align(input);
-      if (!o.split.empty()) manifest.add(input, result);
-      if (o.picture.asked()) {
-        draw_alignment(o.picture, input.name, result.text.transcript, source->vocabulary(),
-                       source->frame_seconds(), source->samples(input));
-      }
-      if (shows) write_aligned(style, input, std::move(result), model || o.frame_ms > 0);
-    } catch (const InputError& e) {
-      std::fprintf(stderr, "rondo: %s\n", printable(e.what(), LineBreaks::kept).c_str());
-      ++failures;
+  InputWork<Aligned> work;
+  work.most = 1;
+  work.read = [&](const ModelInput& input, Aligned& result) { result = aligner.align(input); };
+  work.write = [&](const ModelInput& input, Aligned& result) {
+    if (!o.split.empty()) manifest.add(input, result);
+    if (o.picture.asked()) {
+      draw_alignment(o.picture, input.name, result.text.transcript, source->vocabulary(),
+                     source->frame_seconds(), source->samples(input));
     }
-  }
+    if (shows) write_aligned(style, input, std::move(result), model || o.frame_ms > 0);
+  };
+  ThreadPool alone(1);
+  const int failures = for_each_input(inputs, alone, work);
   if (!o.split.empty() && failures < static_cast<int>(inputs.size())) manifest.write();
   return failures > 0 ? 1 : 0;
 }

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/each_input.h"
 #include "tools/recognition/outputs.h"
 #include "tools/recognition/predictions.h"
 
@@ -50,33 +51,16 @@ int run_decode(const DecodeOptions& o) {
   require_fitting_names(style, inputs);
   if (!o.out.empty()) make_directories(o.out);
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
-  constexpr size_t together = 256;
-  int failures = 0;
-  for (size_t first = 0; first < inputs.size(); first += together) {
-    const size_t count = std::min(together, inputs.size() - first);
-    std::vector<Prediction> found(count);
-    std::vector<std::string> wrong(count);
-    pool.for_each(static_cast<int64_t>(count), [&](int64_t i) {
-      const auto n = static_cast<size_t>(i);
-      try {
-        found[n] = decode_one(o, vocabulary, decoder ? &*decoder : nullptr, inputs[first + n]);
-        found[n].transcript.logits = {};
-      } catch (const InputError& e) {
-        wrong[n].assign(e.what());
-      }
-    });
-    for (size_t n = 0; n < count; ++n) {
-      if (!wrong[n].empty()) {
-        std::fprintf(stderr, "rondo: %s\n", wrong[n].c_str());
-        ++failures;
-      } else {
-        const double seconds = static_cast<double>(found[n].transcript.frames) * o.frame_ms / 1000;
-        write_prediction(style, Task::ctc, inputs[first + n], found[n],
-                         {.seconds = seconds, .image = {}});
-      }
-    }
-  }
-  return failures > 0 ? 1 : 0;
+  InputWork<Prediction> work;
+  work.read = [&](const ModelInput& input, Prediction& found) {
+    found = decode_one(o, vocabulary, decoder ? &*decoder : nullptr, input);
+    found.transcript.logits = {};
+  };
+  work.write = [&](const ModelInput& input, Prediction& found) {
+    const double seconds = static_cast<double>(found.transcript.frames) * o.frame_ms / 1000;
+    write_prediction(style, Task::ctc, input, found, {.seconds = seconds, .image = {}});
+  };
+  return for_each_input(inputs, pool, work) > 0 ? 1 : 0;
 }
 
 }  // namespace

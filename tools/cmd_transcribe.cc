@@ -20,6 +20,7 @@
 #include "tools/command_line/path_words.h"
 #include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/each_input.h"
 #include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/page_output.h"
 #include "tools/recognition/predictions.h"
@@ -153,44 +154,40 @@ Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const M
   return t;
 }
 
-// Runs `action`; the other inputs may be fine where this one is not. Whether it went well.
-bool attempt(const std::function<void()>& action) {
-  try {
-    action();
-    return true;
-  } catch (const InputError& e) {
-    std::fprintf(stderr, "rondo: %s\n", printable(e.what(), LineBreaks::kept).c_str());
-    return false;
-  }
-}
-
 // One recording at a time, as streams and pictures want it. How many failed.
 int transcribe_each(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
                     const std::vector<ModelInput>& inputs) {
   std::unique_ptr<RecognizerStream> stream;
   if (o.stream) stream = std::make_unique<RecognizerStream>(model, o.chunk_ms / 1000);
   const bool show = o.stream && style.format == PredictionFormat::text && !style.named;
-  int failures = 0;
   NarrowRecordings narrow;
-  for (const ModelInput& input : inputs) {
-    failures += !attempt([&] {
-      Waveform audio;
-      audio.sample_rate = model.description().config.features.rate;
-      Prediction p;
-      if (stream) {
-        p.transcript = stream_one(o, *stream, input, show, audio, narrow);
-      } else {
-        audio = narrow.read(input, audio.sample_rate);
-        p.transcript = model.transcribe(audio);
-      }
-      if (!show) write_prediction(style, Task::ctc, input, p, {.seconds = audio.seconds()});
-      if (o.picture.asked()) {
-        draw_alignment(o.picture, o.files.front(), p.transcript, model.vocabulary(),
-                       model.frame_seconds(), audio.samples);
-      }
-    });
-  }
-  return failures;
+  struct Heard {
+    Waveform audio = {};
+    Prediction prediction = {};
+  };
+  InputWork<Heard> work;
+  work.most = 1;
+  work.read = [&](const ModelInput& input, Heard& heard) {
+    heard.audio.sample_rate = model.description().config.features.rate;
+    if (stream) {
+      heard.prediction.transcript = stream_one(o, *stream, input, show, heard.audio, narrow);
+    } else {
+      heard.audio = narrow.read(input, heard.audio.sample_rate);
+      heard.prediction.transcript = model.transcribe(heard.audio);
+    }
+  };
+  work.write = [&](const ModelInput& input, Heard& heard) {
+    const Waveform& audio = heard.audio;
+    if (!show) {
+      write_prediction(style, Task::ctc, input, heard.prediction, {.seconds = audio.seconds()});
+    }
+    if (o.picture.asked()) {
+      draw_alignment(o.picture, o.files.front(), heard.prediction.transcript, model.vocabulary(),
+                     model.frame_seconds(), audio.samples);
+    }
+  };
+  ThreadPool alone(1);
+  return for_each_input(inputs, alone, work);
 }
 
 // From columns of the scaled line to pixels from the left edge of the image, or from the top of one
@@ -240,91 +237,76 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
 }
 
 struct LoadedInput {
-  const ModelInput* input = nullptr;
   Matrix features = {};
   Waveform long_audio = {};  // in place of features
   InputExtent extent = {};
-  std::string failure = {};
+  Prediction prediction = {};  // of features
+  int64_t frames = 0;
 };
 
 // A recording of several pieces is kept as it is, and goes through the model piece by piece.
-void load(LoadedInput& loaded, const Recognizer& model, const ImageReader& images,
-          double piece_seconds) {
+void load(const ModelInput& input, LoadedInput& loaded, const Recognizer& model,
+          const ImageReader& images, double piece_seconds) {
   const Config& config = model.description().config;
   const bool may_be_long = piece_seconds > 0 && config.task == Task::ctc &&
-                           loaded.input->kind == InputKind::recording &&
+                           input.kind == InputKind::recording &&
                            input_kind(config.features.type) == InputKind::recording;
-  try {
-    if (!may_be_long) {
-      loaded.features = read_features(*loaded.input, model, images, &loaded.extent);
-      return;
-    }
-    Waveform audio = read_audio(*loaded.input, config.features.rate, &loaded.extent);
+  if (may_be_long) {
+    Waveform audio = read_audio(input, config.features.rate, &loaded.extent);
     if (audio.seconds() > 2 * piece_seconds) {
       loaded.long_audio = std::move(audio);
     } else {
       loaded.features = model.features(audio);
     }
-  } catch (const InputError& e) {
-    loaded.failure = e.what();
+  } else {
+    loaded.features = read_features(input, model, images, &loaded.extent);
   }
+  loaded.frames = loaded.features.frames;
 }
 
 // Several inputs at once, in their order. How many failed.
 int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
                    const std::vector<ModelInput>& inputs) {
-  constexpr int64_t enough_frames = 16000;
-  constexpr size_t most_inputs = 256;
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   const Task task = model.description().config.task;
   const LineConfig& line = model.description().config.features;
   const ImageFileReader images;
   const bool is_page = is_of_pages(style.format);
   PageOutput pages(style, inputs, images, line.direction);
-  int failures = 0;
   NarrowRecordings narrow;
-  for (size_t next = 0; next < inputs.size();) {
-    std::vector<LoadedInput> group;
-    std::vector<Matrix> features;
+  InputWork<LoadedInput> work;
+  work.read = [&](const ModelInput& input, LoadedInput& loaded) {
+    load(input, loaded, model, images, o.piece);
+  };
+  // As many recordings are in memory as one batch takes, and one per thread.
+  work.enough = [](const std::vector<LoadedInput>& group) {
+    constexpr int64_t enough_frames = 16000;
     int64_t frames = 0;
-    // As many recordings are in memory as one batch takes, and one per thread.
-    while (next < inputs.size() && frames < enough_frames && group.size() < most_inputs) {
-      const size_t begin = group.size();
-      const size_t more = std::min(inputs.size() - next, static_cast<size_t>(pool.size()));
-      for (size_t i = 0; i < more; ++i) group.push_back({&inputs[next++]});
-      pool.for_each(static_cast<int64_t>(more), [&](int64_t i) {
-        load(group[begin + static_cast<size_t>(i)], model, images, o.piece);
-      });
-      for (size_t i = begin; i < group.size(); ++i) frames += group[i].features.frames;
-    }
-    for (LoadedInput& g : group) {
-      if (g.failure.empty()) features.push_back(std::move(g.features));
-    }
-    // Those that are long have no features yet, and get an empty prediction here.
+    for (const LoadedInput& g : group) frames += g.frames;
+    return frames >= enough_frames;
+  };
+  // Those that are long have no features yet, and get an empty prediction here.
+  work.together = [&](std::span<LoadedInput* const> group) {
+    std::vector<Matrix> features;
+    for (LoadedInput* g : group) features.push_back(std::move(g->features));
     std::vector<Prediction> predictions = model.predict(std::move(features));
-    auto prediction = predictions.begin();
-    for (LoadedInput& g : group) {
-      if (!g.failure.empty()) {
-        failures += !attempt([&] { throw InputError(g.failure); });
-        // The page is written all the same, without this line.
-        if (is_page) failures += !attempt([&] { pages.take(nullptr); });
-        continue;
-      }
-      failures += !attempt([&] {
-        Prediction& p = *prediction++;
-        tell_warning(g.extent);
-        narrow.add(g.extent);
-        if (!g.long_audio.samples.empty()) {
-          const PieceOptions pieces{.seconds = o.piece};
-          p.transcript = model.decode(long_outputs(model, std::move(g.long_audio), pieces));
-        }
-        if (g.input->kind == InputKind::image) place(p.transcript, g.extent, line);
-        if (is_page) return pages.take(&p.transcript);
-        write_prediction(style, task, *g.input, p, g.extent);
-      });
+    for (size_t i = 0; i < group.size(); ++i) group[i]->prediction = std::move(predictions[i]);
+  };
+  work.write = [&](const ModelInput& input, LoadedInput& loaded) {
+    Prediction p = std::move(loaded.prediction);
+    tell_warning(loaded.extent);
+    narrow.add(loaded.extent);
+    if (!loaded.long_audio.samples.empty()) {
+      const PieceOptions pieces{.seconds = o.piece};
+      p.transcript = model.decode(long_outputs(model, std::move(loaded.long_audio), pieces));
     }
-  }
-  return failures;
+    if (input.kind == InputKind::image) place(p.transcript, loaded.extent, line);
+    if (is_page) return pages.take(&p.transcript);
+    write_prediction(style, task, input, p, loaded.extent);
+  };
+  // The page is written all the same, without this line.
+  if (is_page) work.left_out = [&] { pages.take(nullptr); };
+  return for_each_input(inputs, pool, work);
 }
 
 void require_fitting(const PredictOptions& o) {

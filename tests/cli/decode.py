@@ -156,6 +156,20 @@ def test_tuning():
         fails("tune", root / "tokens", root / "x.npy", "--lm", root / "2gram.lm", errs="has no text to compare with")
 
 
+def test_one_that_fails():
+    # The others are read, in their order, and a name cannot write on the terminal.
+    with folder() as root:
+        (root / "v.txt").write_text("<blank>\n \nt\no\ne\n")
+        for name in "abc":
+            write_npy(root / f"{name}.npy", spoken([0, 2, 2, 3], 5))
+        bad = root / "b\x1b[2J.npy"
+        bad.write_bytes(b"no numbers")
+        out, errors = fails("decode", root / "v.txt", root / "a.npy", bad, root / "b.npy", root / "c.npy",
+                            errs="b\\x1b[2J.npy")
+        check([line.split("\t")[1] for line in out.splitlines()] == ["to"] * 3, out)
+        check("\x1b" not in errors, repr(errors))
+
+
 def test_mistakes():
     with folder() as root:
         write_npy(root / "x.npy", spoken([0, 1], 2))

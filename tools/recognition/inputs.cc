@@ -17,6 +17,7 @@
 #include "engine/data/manifest.h"
 #include "engine/io/safetensors.h"
 #include "engine/train/model/open_data.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/list_files.h"
 
@@ -297,6 +298,16 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
     fail_input(input.name, ": is shorter than a single frame");
   }
   return features;
+}
+
+bool attempt(const std::function<void()>& action) {
+  try {
+    action();
+    return true;
+  } catch (const InputError& e) {
+    std::fprintf(stderr, "rondo: %s\n", printable(e.what(), LineBreaks::kept).c_str());
+    return false;
+  }
 }
 
 }  // namespace rondo
