@@ -16,7 +16,6 @@
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/long_recording.h"
-#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
@@ -67,7 +66,7 @@ class ModelSource final : public Source {
  public:
   explicit ModelSource(const AlignOptions& o)
       : options_(o), model_(o.model, resolve(o.device), o.threads) {
-    for (const std::string& w : model_.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+    for (const std::string& w : model_.warnings()) warn(w);
     if (model_.description().config.task != Task::ctc)
       fail_input(model_.file(), ": is not a ctc model: it writes no text");
     if (reads() == InputKind::image)
@@ -193,9 +192,8 @@ class Aligner {
     std::string some;
     for (size_t i = 0; i < std::min<size_t>(t.left_out.size(), 5); ++i)
       some += (i ? ", '" : "'") + t.left_out[i] + "'";
-    std::fprintf(stderr, "warning: %s: %zu words hold nothing the model could say: %s%s\n",
-                 where.c_str(), t.left_out.size(), some.c_str(),
-                 t.left_out.size() > 5 ? ", ..." : "");
+    warn(str(where, ": ", t.left_out.size(), " words hold nothing the model could say: ", some,
+             t.left_out.size() > 5 ? ", ..." : ""));
   }
 
   const AlignOptions& options_;

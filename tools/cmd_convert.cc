@@ -69,9 +69,8 @@ int run_convert(const ConvertOptions& o) {
   } else {
     remarks = write_kraken_model(o.out, open_model(o.model, &warnings));
   }
-  for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  for (const std::string& r : remarks)
-    std::fprintf(stderr, "warning: %s: %s\n", o.model.c_str(), r.c_str());
+  for (const std::string& w : warnings) warn(w);
+  for (const std::string& r : remarks) warn(o.model + ": " + r);
   std::printf("%s: a model in %s format\n", o.out.c_str(), to);
   return 0;
 }

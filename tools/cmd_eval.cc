@@ -237,7 +237,7 @@ int run_eval(const EvalOptions& o) {
   const SndfileReader audio;
   const ImageFileReader images;
   Recognizer model(o.model, resolve(o.device), o.threads, o.others);
-  for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  for (const std::string& w : model.warnings()) warn(w);
   const auto data = model.open(o.manifest, {&audio, &images}, true);
   require_apart(o, *data);
   EvalResults results;

@@ -78,7 +78,7 @@ std::optional<Model> load(const InfoOptions& o) {
   require_model(o.model);
   std::vector<std::string> warnings;
   const SafetensorsFile file = open_model(o.model, &warnings);
-  for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  for (const std::string& w : warnings) warn(w);
   Model m{file.name(), ModelDescription::from_metadata(file.metadata(), file.name()), nullptr};
   const Config& config = m.description.config;
   SessionOptions options = session_options(config, DeviceKind::cpu);

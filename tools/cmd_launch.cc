@@ -102,7 +102,7 @@ int run_elastic(const LaunchOptions& o, const LaunchersOptions& l) {
   e.store = store.get();
   const Outcome outcome = ElasticRanks(e).run();
   if (outcome.kind == Outcome::succeeded) return 0;
-  if (outcome.kind != Outcome::told) std::fprintf(stderr, "rondo: %s\n", outcome.cause.c_str());
+  if (outcome.kind != Outcome::told) tell_error(outcome.cause);
   return outcome.code;
 }
 
@@ -142,7 +142,7 @@ int run_launch(const LaunchOptions& o) {
     const Verdict verdict = launchers->end(outcome);
     if (verdict.what == Verdict::done) return 0;
     if (stop_requested() && outcome.kind != Outcome::own_reason) break;
-    std::fprintf(stderr, "rondo: %s\n", verdict.cause.c_str());
+    tell_error(verdict.cause);
     if (verdict.what == Verdict::stop) return verdict.code;
   }
   return 128 + stop_signal();

@@ -141,8 +141,7 @@ void print_training(const LanguageModelReport& r, bool characters) {
 
 void warn_of_dotless_i(const DotlessI& found) {
   if (!found.matters()) return;
-  std::fprintf(stderr, "warning: %s; --locale tr makes \u0131 of I in lower case\n",
-               found.found().c_str());
+  warn(found.found() + "; --locale tr makes \u0131 of I in lower case");
 }
 
 int train(const TrainWords& o) {

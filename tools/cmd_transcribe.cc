@@ -13,7 +13,6 @@
 #include "engine/train/recognition/long_recording.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/cpu/parallel.h"
-#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
@@ -112,7 +111,7 @@ class NarrowRecordings {
   }
   void add(const InputExtent& extent) {
     if (extent.narrow.empty() || count_++ > 0) return;
-    std::fprintf(stderr, "warning: %s\n", printable(extent.narrow).c_str());
+    warn(extent.narrow);
   }
 
  private:
@@ -210,7 +209,7 @@ void place(Transcript& t, const InputExtent& extent, const LineConfig& line) {
 }
 
 void tell_warning(const InputExtent& extent) {
-  if (!extent.warning.empty()) std::fprintf(stderr, "warning: %s\n", extent.warning.c_str());
+  if (!extent.warning.empty()) warn(extent.warning);
 }
 
 // One line, with its picture. How many failed.
@@ -333,7 +332,7 @@ int run_predict(const PredictOptions& o) {
   require_fitting(o);
   require_model_first("rondo " + o.command, o.model, o.files.front());
   Recognizer model(o.model, resolve(o.device), o.threads, o.others);
-  for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  for (const std::string& w : model.warnings()) warn(w);
   const Config& config = model.description().config;
   if (o.command == "transcribe" && config.task != Task::ctc) {
     fail_input(model.file(),

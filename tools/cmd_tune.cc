@@ -39,7 +39,7 @@ void add_outputs(const TuneOptions& o, const std::string& path, TuningData& all)
   const SndfileReader audio;
   const ImageFileReader images;
   Recognizer model(path, resolve(o.device), o.threads);
-  for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  for (const std::string& w : model.warnings()) warn(w);
   if (model.description().config.task != Task::ctc)
     fail_input(model.file(), ": is not a ctc model: it writes no text");
   const auto data = model.open(o.manifest, {&audio, &images}, true);

@@ -18,7 +18,6 @@
 #include "comm/base/error.h"
 #include "engine/io/signals.h"
 #include "engine/reduce/ranks.h"
-#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
@@ -119,9 +118,7 @@ int main(int argc, char** argv) {
   rondo::add_plan(line);
   const auto tell = [](const char* message) {
     rondo::give_way_to_stop();
-    // A message may hold names of files, and whatever is in a file.
-    const std::string shown = rondo::printable(message, rondo::LineBreaks::kept);
-    std::fprintf(stderr, "rondo: %s\n", shown.c_str());
+    rondo::tell_error(message);
     return 1;
   };
   try {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nearest.h"
 
@@ -185,6 +186,14 @@ void add_members(CLI::Option* option, const std::vector<Item>& values) {
 }
 
 }  // namespace
+
+void tell_error(const std::string& text) {
+  std::fprintf(stderr, "rondo: %s\n", printable(text, LineBreaks::kept).c_str());
+}
+
+void warn(const std::string& text) {
+  std::fprintf(stderr, "warning: %s\n", printable(text, LineBreaks::kept).c_str());
+}
 
 std::string shortened(const std::string& word) {
   constexpr size_t most = 200, shown = 60;

@@ -28,6 +28,12 @@ class WrongUsage : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What a command says beside its results, on standard error: "rondo: ..." of what failed, and
+// "warning: ...". The text may hold names of files, and whatever is in a file: what a terminal
+// would obey is written out.
+void tell_error(const std::string& text);
+void warn(const std::string& text);
+
 // A word as messages show it: not all of one that is as long as a page.
 std::string shortened(const std::string& word);
 

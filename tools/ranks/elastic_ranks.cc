@@ -10,6 +10,7 @@
 
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
+#include "tools/command_line/command_line.h"
 
 namespace rondo {
 namespace {
@@ -157,9 +158,8 @@ void ElasticRanks::lose(size_t place) {
 
 // Another in its place would meet the same; the others can do without.
 void ElasticRanks::give_up_place(Place& p) {
-  std::fprintf(stderr, "rondo: a process that was to be a rank cannot: %s; %s without it\n",
-               p.process->report.c_str(),
-               (counted_ranks(holders()) + (holders() == 1 ? " goes on" : " go on")).c_str());
+  tell_error(str("a process that was to be a rank cannot: ", p.process->report, "; ",
+                 counted_ranks(holders()), holders() == 1 ? " goes on" : " go on", " without it"));
   p.process.reset();
 }
 
@@ -177,7 +177,7 @@ void ElasticRanks::tell_loss(const std::string& cause, bool restarts) const {
     line += str(left > 0 ? ", and" : ";", " another is started (restart ", restarts_, " of ",
                 options_.max_restarts, ")");
   }
-  std::fprintf(stderr, "rondo: %s\n", line.c_str());
+  tell_error(line);
 }
 
 void ElasticRanks::break_generation(const std::string& why) {
@@ -249,9 +249,8 @@ void ElasticRanks::form() {
       return end_all({Outcome::lost_others, exit_comm_failure, why});
     }
     ++restarts_;
-    std::fprintf(stderr, "rondo: %s; %s go on (restart %d of %d)\n", why.c_str(),
-                 counted_ranks(static_cast<int64_t>(ranks.size())).c_str(), restarts_,
-                 options_.max_restarts);
+    tell_error(str(why, "; ", counted_ranks(static_cast<int64_t>(ranks.size())), " go on (restart ",
+                   restarts_, " of ", options_.max_restarts, ")"));
   }
   std::stable_sort(ranks.begin(), ranks.end(), [](const Place* a, const Place* b) {
     return a->arrival.progress > b->arrival.progress;

@@ -165,7 +165,7 @@ std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& 
   require_effect(o);
   if (!o.asks_for_search()) return {};
   Decoder decoder(vocabulary, search_options(o), read_knowledge(o, vocabulary, rules));
-  for (const std::string& w : decoder.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  for (const std::string& w : decoder.warnings()) warn(w);
   return decoder;
 }
 

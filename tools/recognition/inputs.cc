@@ -17,8 +17,8 @@
 #include "engine/data/manifest.h"
 #include "engine/io/safetensors.h"
 #include "engine/train/model/open_data.h"
-#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
+#include "tools/command_line/command_line.h"
 #include "tools/corpus/lists/list_files.h"
 
 namespace rondo {
@@ -305,7 +305,7 @@ bool attempt(const std::function<void()>& action) {
     action();
     return true;
   } catch (const InputError& e) {
-    std::fprintf(stderr, "rondo: %s\n", printable(e.what(), LineBreaks::kept).c_str());
+    tell_error(e.what());
     return false;
   }
 }
