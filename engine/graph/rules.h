@@ -131,8 +131,8 @@ struct OpRule {
   bool adds_gradients = false;
 };
 
-// Defined with the table of rules, in engine/ops: a program that links the graph links its ops.
-// Throws Error for an unknown op.
+// Defined with the table of rules, engine/ops/rules.cc.in: a program that links the graph links its
+// ops. Throws Error for an unknown op.
 const OpRule& rule_of(std::string_view op);
 std::vector<std::string_view> rule_names();
 

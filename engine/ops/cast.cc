@@ -4,7 +4,6 @@
 #include "kernels/cast/cast.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 
 namespace rondo {
 namespace {
@@ -33,15 +32,15 @@ Thunk bind(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& cast_rule() {
-  static const OpRule rule{.op = "cast",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .converts = true};
-  return rule;
+std::span<const OpRule> cast_rules() {
+  static const OpRule rules[] = {{.op = "cast",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .converts = true}};
+  return rules;
 }
 
 }  // namespace rondo

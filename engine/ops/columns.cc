@@ -4,7 +4,6 @@
 //   inputs   x: image [rows, height * channels]; of images: [rows * height, channels]
 //   attributes level, of the result, height
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/pack/pack.h"
 
@@ -65,23 +64,20 @@ Thunk bind_images(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& columns_rule() {
-  static const OpRule rule{.op = columns_op,
-                           .infer = infer_columns,
-                           .backward = backward,
-                           .bind = bind_columns,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work};
-  return rule;
-}
-const OpRule& images_rule() {
-  static const OpRule rule{.op = images_op,
-                           .infer = infer_images,
-                           .backward = backward,
-                           .bind = bind_images,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work};
-  return rule;
+std::span<const OpRule> columns_rules() {
+  static const OpRule rules[] = {{.op = columns_op,
+                                  .infer = infer_columns,
+                                  .backward = backward,
+                                  .bind = bind_columns,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work},
+                                 {.op = images_op,
+                                  .infer = infer_images,
+                                  .backward = backward,
+                                  .bind = bind_images,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work}};
+  return rules;
 }
 
 }  // namespace rondo

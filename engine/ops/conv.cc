@@ -14,7 +14,6 @@
 #include <algorithm>
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/conv/edge_frames.h"
 #include "kernels/pointwise/pointwise.h"
@@ -200,46 +199,31 @@ Thunk bind_edges_grad(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& conv_rule() {
-  static const OpRule rule{
-      .op = "conv",
-      .infer = infer,
-      .backward = backward,
-      .workspace = workspace<ConvPhase::forward>,
-      .bind = bind,
-      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {3, 4}},
-      .work = work<ConvPhase::forward>};
-  return rule;
-}
-const OpRule& conv_grad_input_rule() {
-  static const OpRule rule{
-      .op = "conv_grad_input",
-      .workspace = workspace<ConvPhase::grad_input>,
-      .bind = bind_grad_input,
-      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_gradients = {1, 2}},
-      .work = work<ConvPhase::grad_input>};
-  return rule;
-}
-const OpRule& conv_grad_weight_rule() {
-  static const OpRule rule{
-      .op = "conv_grad_weight",
-      .workspace = workspace<ConvPhase::grad_weight>,
-      .bind = bind_grad_weight,
-      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {2, 3}},
-      .work = work<ConvPhase::grad_weight>};
-  return rule;
-}
-const OpRule& edge_frames_rule() {
-  static const OpRule rule{
-      .op = "edge_frames", .bind = bind_edges, .time = {.kind = TimeKind::part}};
-  return rule;
-}
-const OpRule& edge_frames_grad_rule() {
-  static const OpRule rule{.op = "edge_frames_grad",
-                           .bind = bind_edges_grad,
-                           .time = {.kind = TimeKind::part},
-                           .in_place = {{0, 0}, {1, 1}}};
-  return rule;
+std::span<const OpRule> conv_rules() {
+  static const OpRule rules[] = {
+      {.op = "conv",
+       .infer = infer,
+       .backward = backward,
+       .workspace = workspace<ConvPhase::forward>,
+       .bind = bind,
+       .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {3, 4}},
+       .work = work<ConvPhase::forward>},
+      {.op = "conv_grad_input",
+       .workspace = workspace<ConvPhase::grad_input>,
+       .bind = bind_grad_input,
+       .time = {.kind = TimeKind::window, .halo = halo_of, .halo_gradients = {1, 2}},
+       .work = work<ConvPhase::grad_input>},
+      {.op = "conv_grad_weight",
+       .workspace = workspace<ConvPhase::grad_weight>,
+       .bind = bind_grad_weight,
+       .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {2, 3}},
+       .work = work<ConvPhase::grad_weight>},
+      {.op = "edge_frames", .bind = bind_edges, .time = {.kind = TimeKind::part}},
+      {.op = "edge_frames_grad",
+       .bind = bind_edges_grad,
+       .time = {.kind = TimeKind::part},
+       .in_place = {{0, 0}, {1, 1}}}};
+  return rules;
 }
 
 }  // namespace rondo

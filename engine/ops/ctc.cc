@@ -3,7 +3,6 @@
 #include "kernels/ctc/ctc.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/ctc/ctc_chunk.h"
 
@@ -102,19 +101,19 @@ CutLoss cut(Graph& g, const Node& node, int32_t max_label_length) {
 
 }  // namespace
 
-const OpRule& ctc_rule() {
-  static const OpRule rule{.op = "ctc",
-                           .infer = infer,
-                           .backward = backward,
-                           .workspace = workspace,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::loss, .cut = cut},
-                           .work = work,
-                           .in_place = {{1, 0}},
-                           .is_loss = true,
-                           .label_classes = input_columns,
-                           .fused = fused};
-  return rule;
+std::span<const OpRule> ctc_rules() {
+  static const OpRule rules[] = {{.op = "ctc",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .workspace = workspace,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::loss, .cut = cut},
+                                  .work = work,
+                                  .in_place = {{1, 0}},
+                                  .is_loss = true,
+                                  .label_classes = input_columns,
+                                  .fused = fused}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -6,7 +6,6 @@
 #include "kernels/ctc/ctc_chunk.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 
 namespace rondo {
 namespace {
@@ -51,22 +50,19 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& ctc_chunk_alpha_rule() {
-  static const OpRule rule{.op = "ctc_chunk_alpha",
-                           .workspace = workspace,
-                           .bind = bind_alpha,
-                           .time = {.kind = TimeKind::part},
-                           .label_classes = input_columns};
-  return rule;
-}
-const OpRule& ctc_chunk_grad_rule() {
-  static const OpRule rule{.op = "ctc_chunk_grad",
-                           .workspace = workspace,
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::part},
-                           .in_place = {{1, 0}},
-                           .label_classes = input_columns};
-  return rule;
+std::span<const OpRule> ctc_chunk_rules() {
+  static const OpRule rules[] = {{.op = "ctc_chunk_alpha",
+                                  .workspace = workspace,
+                                  .bind = bind_alpha,
+                                  .time = {.kind = TimeKind::part},
+                                  .label_classes = input_columns},
+                                 {.op = "ctc_chunk_grad",
+                                  .workspace = workspace,
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::part},
+                                  .in_place = {{1, 0}},
+                                  .label_classes = input_columns}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -3,7 +3,6 @@
 #include "kernels/dropout/dropout.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -38,15 +37,15 @@ Thunk bind(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& dropout_rule() {
-  static const OpRule rule{.op = "dropout",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{0, 0}}};
-  return rule;
+std::span<const OpRule> dropout_rules() {
+  static const OpRule rules[] = {{.op = "dropout",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{0, 0}}}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -1,6 +1,5 @@
 // fill: a constant (attribute value); only in backward passes, where a gradient is zero.
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/cast/cast.h"
 
 namespace rondo {
@@ -15,10 +14,10 @@ Thunk bind(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& fill_rule() {
-  static const OpRule rule{
-      .op = "fill", .bind = bind, .time = {.kind = TimeKind::rows}, .work = operand_work};
-  return rule;
+std::span<const OpRule> fill_rules() {
+  static const OpRule rules[] = {
+      {.op = "fill", .bind = bind, .time = {.kind = TimeKind::rows}, .work = operand_work}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -3,7 +3,6 @@
 #include "kernels/group_norm/group_norm.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -86,24 +85,21 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& group_norm_rule() {
-  static const OpRule rule{.op = "group_norm",
-                           .infer = infer,
-                           .backward = backward,
-                           .workspace = workspace,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::whole},
-                           .work = operand_work};
-  return rule;
-}
-const OpRule& group_norm_grad_rule() {
-  static const OpRule rule{.op = "group_norm_grad",
-                           .workspace = workspace,
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::whole},
-                           .work = operand_work,
-                           .in_place = {{0, 4}}};
-  return rule;
+std::span<const OpRule> group_norm_rules() {
+  static const OpRule rules[] = {{.op = "group_norm",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .workspace = workspace,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::whole},
+                                  .work = operand_work},
+                                 {.op = "group_norm_grad",
+                                  .workspace = workspace,
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::whole},
+                                  .work = operand_work,
+                                  .in_place = {{0, 4}}}};
+  return rules;
 }
 
 }  // namespace rondo

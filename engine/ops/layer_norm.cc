@@ -1,6 +1,5 @@
 // layer_norm: inputs x, gain [1, C], bias [1, C]; outputs y, mean, rstd. Attribute epsilon.
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/norm/norm.h"
 
@@ -67,23 +66,20 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& layer_norm_rule() {
-  static const OpRule rule{.op = "layer_norm",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work};
-  return rule;
-}
-const OpRule& layer_norm_grad_rule() {
-  static const OpRule rule{.op = "layer_norm_grad",
-                           .workspace = grad_workspace,
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{0, 4}}};
-  return rule;
+std::span<const OpRule> layer_norm_rules() {
+  static const OpRule rules[] = {{.op = "layer_norm",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work},
+                                 {.op = "layer_norm_grad",
+                                  .workspace = grad_workspace,
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{0, 4}}}};
+  return rules;
 }
 
 }  // namespace rondo

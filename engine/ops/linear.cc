@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/reduce/reduce.h"
@@ -146,31 +145,25 @@ NodeWork work(const Graph& g, const Node& node, const BatchShape& batch) {
 
 }  // namespace
 
-const OpRule& linear_rule() {
-  static const OpRule rule{.op = "linear",
-                           .infer = infer,
-                           .backward = backward,
-                           .workspace = workspace<forward_args>,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::rows},
-                           .work = work<forward_args>};
-  return rule;
-}
-const OpRule& linear_grad_input_rule() {
-  static const OpRule rule{.op = "linear_grad_input",
-                           .workspace = workspace<grad_input_args>,
-                           .bind = bind_grad_input,
-                           .time = {.kind = TimeKind::rows},
-                           .work = work<grad_input_args>};
-  return rule;
-}
-const OpRule& linear_grad_weight_rule() {
-  static const OpRule rule{.op = "linear_grad_weight",
-                           .workspace = grad_weight_workspace,
-                           .bind = bind_grad_weight,
-                           .time = {.kind = TimeKind::rows},
-                           .work = work<grad_weight_args>};
-  return rule;
+std::span<const OpRule> linear_rules() {
+  static const OpRule rules[] = {{.op = "linear",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .workspace = workspace<forward_args>,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = work<forward_args>},
+                                 {.op = "linear_grad_input",
+                                  .workspace = workspace<grad_input_args>,
+                                  .bind = bind_grad_input,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = work<grad_input_args>},
+                                 {.op = "linear_grad_weight",
+                                  .workspace = grad_weight_workspace,
+                                  .bind = bind_grad_weight,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = work<grad_weight_args>}};
+  return rules;
 }
 
 }  // namespace rondo

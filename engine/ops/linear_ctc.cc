@@ -7,7 +7,6 @@
 #include "kernels/linear_ctc/linear_ctc.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 
 namespace rondo {
 namespace {
@@ -70,23 +69,20 @@ int64_t classes(const Graph& g, const Node& node) { return g.shape(node.inputs.a
 
 }  // namespace
 
-const OpRule& linear_ctc_rule() {
-  static const OpRule rule{.op = "linear_ctc",
-                           .backward = backward,
-                           .workspace = workspace,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::part},
-                           .is_loss = true,
-                           .label_classes = classes};
-  return rule;
-}
-const OpRule& linear_ctc_grad_rule() {
-  static const OpRule rule{.op = "linear_ctc_grad",
-                           .workspace = workspace,
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::part},
-                           .label_classes = classes};
-  return rule;
+std::span<const OpRule> linear_ctc_rules() {
+  static const OpRule rules[] = {{.op = "linear_ctc",
+                                  .backward = backward,
+                                  .workspace = workspace,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::part},
+                                  .is_loss = true,
+                                  .label_classes = classes},
+                                 {.op = "linear_ctc_grad",
+                                  .workspace = workspace,
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::part},
+                                  .label_classes = classes}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -1,6 +1,5 @@
 // log_softmax over the columns, and its gradient from y and dy.
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/softmax/softmax.h"
 
 namespace rondo {
@@ -37,22 +36,19 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& log_softmax_rule() {
-  static const OpRule rule{.op = "log_softmax",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work};
-  return rule;
-}
-const OpRule& log_softmax_grad_rule() {
-  static const OpRule rule{.op = "log_softmax_grad",
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{0, 1}}};
-  return rule;
+std::span<const OpRule> log_softmax_rules() {
+  static const OpRule rules[] = {{.op = "log_softmax",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work},
+                                 {.op = "log_softmax_grad",
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{0, 1}}}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -1,6 +1,5 @@
 // cross_entropy and mse: inputs x, targets; outputs loss, dx (not wanted: loss only).
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/loss/loss.h"
 
@@ -52,27 +51,24 @@ Thunk bind_mse(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& cross_entropy_rule() {
-  static const OpRule rule{.op = "cross_entropy",
-                           .infer = infer_cross_entropy,
-                           .backward = backward,
-                           .bind = bind_cross_entropy,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{1, 0}},
-                           .is_loss = true};
-  return rule;
-}
-const OpRule& mse_rule() {
-  static const OpRule rule{.op = "mse",
-                           .infer = infer_mse,
-                           .backward = backward,
-                           .bind = bind_mse,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{1, 0}},
-                           .is_loss = true};
-  return rule;
+std::span<const OpRule> losses_rules() {
+  static const OpRule rules[] = {{.op = "cross_entropy",
+                                  .infer = infer_cross_entropy,
+                                  .backward = backward,
+                                  .bind = bind_cross_entropy,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{1, 0}},
+                                  .is_loss = true},
+                                 {.op = "mse",
+                                  .infer = infer_mse,
+                                  .backward = backward,
+                                  .bind = bind_mse,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{1, 0}},
+                                  .is_loss = true}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -3,7 +3,6 @@
 #include "kernels/pointwise/pointwise.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -75,32 +74,26 @@ Thunk bind_accumulate(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& pointwise_rule() {
-  static const OpRule rule{.op = "pointwise",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{0, 0}}};
-  return rule;
-}
-const OpRule& pointwise_grad_rule() {
-  static const OpRule rule{.op = "pointwise_grad",
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{0, 1}}};
-  return rule;
-}
-const OpRule& accumulate_rule() {
-  static const OpRule rule{.op = "accumulate",
-                           .bind = bind_accumulate,
-                           .time = {.kind = TimeKind::rows},
-                           .work = operand_work,
-                           .in_place = {{0, 0}},
-                           .adds_gradients = true};
-  return rule;
+std::span<const OpRule> pointwise_rules() {
+  static const OpRule rules[] = {{.op = "pointwise",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{0, 0}}},
+                                 {.op = "pointwise_grad",
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{0, 1}}},
+                                 {.op = "accumulate",
+                                  .bind = bind_accumulate,
+                                  .time = {.kind = TimeKind::rows},
+                                  .work = operand_work,
+                                  .in_place = {{0, 0}},
+                                  .adds_gradients = true}};
+  return rules;
 }
 
 }  // namespace rondo

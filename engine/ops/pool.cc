@@ -2,7 +2,6 @@
 #include "kernels/pool/pool.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -46,21 +45,18 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& pool_rule() {
-  static const OpRule rule{.op = "pool",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::pooled, .pooling = pooling_of},
-                           .work = operand_work};
-  return rule;
-}
-const OpRule& pool_grad_rule() {
-  static const OpRule rule{.op = "pool_grad",
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::pooled, .pooling = pooling_of},
-                           .work = operand_work};
-  return rule;
+std::span<const OpRule> pool_rules() {
+  static const OpRule rules[] = {{.op = "pool",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::pooled, .pooling = pooling_of},
+                                  .work = operand_work},
+                                 {.op = "pool_grad",
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::pooled, .pooling = pooling_of},
+                                  .work = operand_work}};
+  return rules;
 }
 
 }  // namespace rondo

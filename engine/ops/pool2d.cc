@@ -3,7 +3,6 @@
 #include "kernels/pool2d/pool2d.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -73,21 +72,18 @@ Halo whole_windows(const Node&) { return {}; }
 
 }  // namespace
 
-const OpRule& pool2d_rule() {
-  static const OpRule rule{.op = "pool2d",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::window, .halo = whole_windows},
-                           .work = operand_work};
-  return rule;
-}
-const OpRule& pool2d_grad_rule() {
-  static const OpRule rule{.op = "pool2d_grad",
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::window, .halo = whole_windows},
-                           .work = operand_work};
-  return rule;
+std::span<const OpRule> pool2d_rules() {
+  static const OpRule rules[] = {{.op = "pool2d",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::window, .halo = whole_windows},
+                                  .work = operand_work},
+                                 {.op = "pool2d_grad",
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::window, .halo = whole_windows},
+                                  .work = operand_work}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -1,7 +1,6 @@
 // reverse_frames: the frames of every sequence in the opposite order. Its gradient is the same op
 // on dy.
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/reverse/reverse.h"
 
@@ -32,14 +31,14 @@ Thunk bind(const Binder& b, const Node& node) {
 
 }  // namespace
 
-const OpRule& reverse_frames_rule() {
-  static const OpRule rule{.op = "reverse_frames",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::whole},
-                           .work = operand_work};
-  return rule;
+std::span<const OpRule> reverse_frames_rules() {
+  static const OpRule rules[] = {{.op = "reverse_frames",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::whole},
+                                  .work = operand_work}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -1,6 +1,5 @@
 // stack_frames: frames of one level -> fewer, wider frames of another. Attributes factor, level.
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/subsample/subsample.h"
 
@@ -50,21 +49,18 @@ Halo whole_groups(const Node&) { return {}; }
 
 }  // namespace
 
-const OpRule& stack_frames_rule() {
-  static const OpRule rule{.op = "stack_frames",
-                           .infer = infer,
-                           .backward = backward,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::window, .halo = whole_groups},
-                           .work = operand_work};
-  return rule;
-}
-const OpRule& stack_frames_grad_rule() {
-  static const OpRule rule{.op = "stack_frames_grad",
-                           .bind = bind_grad,
-                           .time = {.kind = TimeKind::window, .halo = whole_groups},
-                           .work = operand_work};
-  return rule;
+std::span<const OpRule> stack_frames_rules() {
+  static const OpRule rules[] = {{.op = "stack_frames",
+                                  .infer = infer,
+                                  .backward = backward,
+                                  .bind = bind,
+                                  .time = {.kind = TimeKind::window, .halo = whole_groups},
+                                  .work = operand_work},
+                                 {.op = "stack_frames_grad",
+                                  .bind = bind_grad,
+                                  .time = {.kind = TimeKind::window, .halo = whole_groups},
+                                  .work = operand_work}};
+  return rules;
 }
 
 }  // namespace rondo

@@ -6,7 +6,6 @@
 #include "engine/ops/lstm/lstm.h"
 
 #include "engine/ops/bind.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/error.h"
 
@@ -255,39 +254,33 @@ LstmBackwardArgs lstm_backward_args(const Binder& b, const Node& node) {
   return a;
 }
 
-const OpRule& lstm_rule() {
-  static const OpRule rule{.op = "lstm",
-                           .infer = infer,
-                           .backward = backward,
-                           .workspace = forward_workspace,
-                           .bind = bind,
-                           .time = {.kind = TimeKind::recurrent,
-                                    .states = {.initial = {1, 2}, .final = {1, 2}},
-                                    .one_direction = one_direction<no_place>},
-                           .work = work<LstmPhase::forward>};
-  return rule;
-}
-const OpRule& lstm_backward_rule() {
-  static const OpRule rule{.op = "lstm_backward",
-                           .workspace = workspace<LstmPhase::backward>,
-                           .bind = bind_backward,
-                           .time = {.kind = TimeKind::recurrent,
-                                    .states = {.initial = {no_place, 0},
-                                               .final_gradient = {4, 5},
-                                               .initial_gradient = {3, 4}},
-                                    .one_direction = one_direction<2>},
-                           .work = work<LstmPhase::backward>,
-                           .in_place = {{0, 1}}};
-  return rule;
-}
-const OpRule& lstm_weight_grad_rule() {
-  static const OpRule rule{
-      .op = "lstm_weight_grad",
-      .workspace = workspace<LstmPhase::weight_grad>,
-      .bind = bind_weight_grad,
-      .time = {.kind = TimeKind::recurrent, .states = {.initial = {1, no_place}}},
-      .work = work<LstmPhase::weight_grad>};
-  return rule;
+std::span<const OpRule> lstm_rules() {
+  static const OpRule rules[] = {
+      {.op = "lstm",
+       .infer = infer,
+       .backward = backward,
+       .workspace = forward_workspace,
+       .bind = bind,
+       .time = {.kind = TimeKind::recurrent,
+                .states = {.initial = {1, 2}, .final = {1, 2}},
+                .one_direction = one_direction<no_place>},
+       .work = work<LstmPhase::forward>},
+      {.op = "lstm_backward",
+       .workspace = workspace<LstmPhase::backward>,
+       .bind = bind_backward,
+       .time = {.kind = TimeKind::recurrent,
+                .states = {.initial = {no_place, 0},
+                           .final_gradient = {4, 5},
+                           .initial_gradient = {3, 4}},
+                .one_direction = one_direction<2>},
+       .work = work<LstmPhase::backward>,
+       .in_place = {{0, 1}}},
+      {.op = "lstm_weight_grad",
+       .workspace = workspace<LstmPhase::weight_grad>,
+       .bind = bind_weight_grad,
+       .time = {.kind = TimeKind::recurrent, .states = {.initial = {1, no_place}}},
+       .work = work<LstmPhase::weight_grad>}};
+  return rules;
 }
 
 }  // namespace rondo

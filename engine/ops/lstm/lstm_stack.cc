@@ -12,7 +12,6 @@
 
 #include "engine/ops/bind.h"
 #include "engine/ops/lstm/lstm.h"
-#include "engine/ops/rules_list.h"
 #include "kernels/lstm/stack/lstm_stack.h"
 
 namespace rondo {
@@ -213,21 +212,17 @@ int stack_lstm_layers(Graph& graph, const Context& context) {
   return stacks;
 }
 
-const OpRule& lstm_stack_rule() {
-  static const OpRule rule{.op = forward.op,
-                           .workspace = workspace<forward>,
-                           .bind = bind_forward,
-                           .time = {.kind = TimeKind::part}};
-  return rule;
-}
-
-const OpRule& lstm_stack_backward_rule() {
-  static const OpRule rule{.op = backward.op,
-                           .workspace = workspace<backward>,
-                           .bind = bind_backward,
-                           .time = {.kind = TimeKind::part},
-                           .in_place = gradients_in_place()};
-  return rule;
+std::span<const OpRule> lstm_stack_rules() {
+  static const OpRule rules[] = {{.op = forward.op,
+                                  .workspace = workspace<forward>,
+                                  .bind = bind_forward,
+                                  .time = {.kind = TimeKind::part}},
+                                 {.op = backward.op,
+                                  .workspace = workspace<backward>,
+                                  .bind = bind_backward,
+                                  .time = {.kind = TimeKind::part},
+                                  .in_place = gradients_in_place()}};
+  return rules;
 }
 
 }  // namespace rondo
