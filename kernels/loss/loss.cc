@@ -1,8 +1,14 @@
 #include "kernels/loss/loss.h"
 
-#include "kernels/loss/loss_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
+
+RONDO_DECLARE_KERNEL(CrossEntropyArgs, cross_entropy)
+RONDO_DECLARE_KERNEL(MseArgs, mse)
+RONDO_DECLARE_GPU(cross_entropy_gpu, CrossEntropyArgs);
+RONDO_DECLARE_GPU(mse_gpu, MseArgs);
 
 void validate_targets(std::span<const int32_t> targets, int64_t classes, std::string_view what) {
   for (size_t i = 0; i < targets.size(); ++i) {

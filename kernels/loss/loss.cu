@@ -1,7 +1,7 @@
 // Losses over rows: a team of threads per row. Cross-entropy reads a row three times, twice from
 // the first-level cache. What a thread overwrites (grad may be logits), no other thread reads.
 #include "kernels/base/check_view.h"
-#include "kernels/loss/loss_impl.h"
+#include "kernels/loss/loss.h"
 #include "kernels/simt/memory_bound.h"
 
 namespace rondo::RONDO_GPU {

@@ -1,7 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/loss/loss_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/loss/loss.h"
 
 namespace rondo {
 namespace {

@@ -1,9 +1,15 @@
 #include "kernels/norm/norm.h"
 
-#include "kernels/norm/norm_impl.h"
+#include "kernels/base/variants.h"
 #include "kernels/simt/column_workspace.h"
+#include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
+
+RONDO_DECLARE_KERNEL(LayerNormArgs, layer_norm)
+RONDO_DECLARE_KERNEL(LayerNormGradArgs, layer_norm_grad)
+RONDO_DECLARE_GPU(layer_norm_gpu, LayerNormArgs);
+RONDO_DECLARE_GPU(layer_norm_grad_gpu, LayerNormGradArgs);
 
 size_t layer_norm_grad_workspace_bytes(const Context& context, int64_t rows, int64_t cols) {
   return column_sum_workspace_bytes(context, rows, cols, 2);

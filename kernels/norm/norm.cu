@@ -2,7 +2,7 @@
 // from the first-level cache. The weights' gradients are sums of columns, before dx is written
 // (which may overwrite dy).
 #include "kernels/base/check_view.h"
-#include "kernels/norm/norm_impl.h"
+#include "kernels/norm/norm.h"
 #include "kernels/simt/column_sums.h"
 
 namespace rondo::RONDO_GPU {

@@ -1,6 +1,7 @@
 #include <cmath>
 
-#include "kernels/norm/norm_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/norm/norm.h"
 
 namespace rondo {
 namespace {

@@ -1,7 +1,7 @@
 // Optimiser steps: one launch per flat array, vector by vector. All that changes between steps is
 // read from the block in device memory, by every thread, so a captured graph stays valid.
 #include "kernels/base/check_view.h"
-#include "kernels/optimizer/optimizer_impl.h"
+#include "kernels/optimizer/optimizer.h"
 #include "kernels/simt/memory_bound.h"
 
 namespace rondo::RONDO_GPU {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/optimizer/optimizer_impl.h"
+#include "kernels/optimizer/optimizer.h"
 
 namespace rondo {
 namespace {

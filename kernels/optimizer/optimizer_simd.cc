@@ -1,6 +1,6 @@
 // Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "kernels/base/cpu/simd_rows.h"
-#include "kernels/optimizer/optimizer_impl.h"
+#include "kernels/optimizer/optimizer.h"
 
 namespace rondo::RONDO_ISA {
 namespace {

@@ -1,5 +1,5 @@
 // Between padded arrays and packed batches: a team of threads per frame of a sequence.
-#include "kernels/pack/pack_impl.h"
+#include "kernels/pack/pack.h"
 #include "kernels/simt/copy_rows.h"
 
 namespace rondo::RONDO_GPU {

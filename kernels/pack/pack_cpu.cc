@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "kernels/base/cpu/parallel.h"
-#include "kernels/pack/pack_impl.h"
+#include "kernels/pack/pack.h"
 
 namespace rondo {
 namespace {

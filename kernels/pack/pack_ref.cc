@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kernels/pack/pack_impl.h"
+#include "kernels/pack/pack.h"
 
 namespace rondo {
 namespace {

@@ -1,8 +1,14 @@
 #include "kernels/pointwise/pointwise.h"
 
-#include "kernels/pointwise/pointwise_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
+
+RONDO_DECLARE_KERNEL(PointwiseArgs, pointwise)
+RONDO_DECLARE_KERNEL(PointwiseGradArgs, pointwise_grad)
+RONDO_DECLARE_GPU(pointwise_gpu, PointwiseArgs);
+RONDO_DECLARE_GPU(pointwise_grad_gpu, PointwiseGradArgs);
 
 std::span<const Variant> pointwise_variants() {
   static constexpr Variant variants[] = {

@@ -2,7 +2,7 @@
 // the column and has a team of threads per row.
 #include "kernels/base/check_view.h"
 #include "kernels/pointwise/functions.h"
-#include "kernels/pointwise/pointwise_impl.h"
+#include "kernels/pointwise/pointwise.h"
 #include "kernels/simt/memory_bound.h"
 
 namespace rondo::RONDO_GPU {

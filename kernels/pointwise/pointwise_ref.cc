@@ -1,7 +1,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/pointwise/pointwise_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace rondo {
 namespace {

@@ -1,8 +1,9 @@
 // Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/cpu/simd_rows.h"
+#include "kernels/base/variants.h"
 #include "kernels/pointwise/functions.h"
-#include "kernels/pointwise/pointwise_impl.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace rondo::RONDO_ISA {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/check_view.h"
-#include "kernels/reduce/reduce_impl.h"
+#include "kernels/reduce/reduce.h"
 #include "kernels/simt/column_sums.h"
 
 namespace rondo::RONDO_GPU {

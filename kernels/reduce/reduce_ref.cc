@@ -1,6 +1,7 @@
 #include <cmath>
 
-#include "kernels/reduce/reduce_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/reduce/reduce.h"
 
 namespace rondo {
 

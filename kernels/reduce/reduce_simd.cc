@@ -1,6 +1,7 @@
 // Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "kernels/base/cpu/simd_rows.h"
-#include "kernels/reduce/reduce_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/reduce/reduce.h"
 
 namespace rondo::RONDO_ISA {
 namespace {

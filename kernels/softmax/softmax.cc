@@ -1,8 +1,14 @@
 #include "kernels/softmax/softmax.h"
 
-#include "kernels/softmax/softmax_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
+
+RONDO_DECLARE_KERNEL(LogSoftmaxArgs, log_softmax)
+RONDO_DECLARE_KERNEL(LogSoftmaxGradArgs, log_softmax_grad)
+RONDO_DECLARE_GPU(log_softmax_gpu, LogSoftmaxArgs);
+RONDO_DECLARE_GPU(log_softmax_grad_gpu, LogSoftmaxGradArgs);
 
 std::span<const Variant> log_softmax_variants() {
   static constexpr Variant variants[] = {

@@ -2,7 +2,7 @@
 // time and, since the same threads come back at once, from the first-level cache after that.
 #include "kernels/base/check_view.h"
 #include "kernels/simt/memory_bound.h"
-#include "kernels/softmax/softmax_impl.h"
+#include "kernels/softmax/softmax.h"
 
 namespace rondo::RONDO_GPU {
 namespace {

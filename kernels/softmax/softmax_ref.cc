@@ -1,6 +1,7 @@
 #include <cmath>
 
-#include "kernels/softmax/softmax_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/softmax/softmax.h"
 
 namespace rondo {
 

@@ -1,6 +1,7 @@
 // Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "kernels/base/cpu/simd_rows.h"
-#include "kernels/softmax/softmax_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/softmax/softmax.h"
 
 namespace rondo::RONDO_ISA {
 namespace {

@@ -1,8 +1,14 @@
 #include "kernels/subsample/subsample.h"
 
-#include "kernels/subsample/subsample_impl.h"
+#include "kernels/base/variants.h"
+#include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
+
+RONDO_DECLARE_KERNEL(StackFramesArgs, stack_frames)
+RONDO_DECLARE_KERNEL(StackFramesGradArgs, stack_frames_grad)
+RONDO_DECLARE_GPU(stack_frames_gpu, StackFramesArgs);
+RONDO_DECLARE_GPU(stack_frames_grad_gpu, StackFramesGradArgs);
 
 std::span<const Variant> stack_frames_variants() {
   static constexpr Variant variants[] = {

@@ -2,7 +2,7 @@
 // team per frame of x: every frame knows which stacked frames hold it.
 #include "kernels/base/check_view.h"
 #include "kernels/simt/copy_rows.h"
-#include "kernels/subsample/subsample_impl.h"
+#include "kernels/subsample/subsample.h"
 
 namespace rondo::RONDO_GPU {
 namespace {

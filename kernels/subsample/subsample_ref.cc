@@ -1,4 +1,4 @@
-#include "kernels/subsample/subsample_impl.h"
+#include "kernels/subsample/subsample.h"
 
 namespace rondo {
 

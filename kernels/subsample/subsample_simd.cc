@@ -1,6 +1,6 @@
 // Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "kernels/base/cpu/simd_rows.h"
-#include "kernels/subsample/subsample_impl.h"
+#include "kernels/subsample/subsample.h"
 
 namespace rondo::RONDO_ISA {
 namespace {
