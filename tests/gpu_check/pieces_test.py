@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 
 from gpu_check_support import REAL_CHECKOP
@@ -20,6 +21,9 @@ import training_task
 
 
 class Pieces(unittest.TestCase):
+    def check(self):
+        return sections.Check(checkop=REAL_CHECKOP, rehearses=True, end=time.monotonic() + 60)
+
     def list(self, *options):
         p = subprocess.run([REAL_CHECKOP, "--list", "--backend", "sim", *options], capture_output=True,
                            text=True, check=False)
@@ -58,7 +62,7 @@ class Pieces(unittest.TestCase):
     def test_every_benchmark_is_timed(self):
         """By the patterns, which are in the order of priority; those of no pattern would never be."""
         every = self.list("--bench", "lstm_", "ctc", "gemm")[1]
-        named = self.list("--bench", *sections.BESIDE_PEERS, *sections.ALONE)[1]
+        named = self.list("--bench", *sections.BESIDE_PEERS, *self.check().alone())[1]
         ops = {name.partition("/")[0] for name in self.list("--bench")[1]}
         self.assertEqual({name.partition("/")[0] for name in named}, ops)
         self.assertEqual({n for n in every if "/bench" in n or "/peers" in n} - set(named), set())
@@ -75,10 +79,11 @@ class Pieces(unittest.TestCase):
             self.assertNotEqual(p.stdout, "", pattern)
 
     def test_a_small_case_of_every_op_goes_through_the_sanitizer(self):
-        cases = [json.loads(row) for row in self.list("--json", *sections.SANITIZED)[1]]
+        sanitized = self.check().sanitized()
+        cases = [json.loads(row) for row in self.list("--json", *sanitized)[1]]
         self.assertEqual({c["op"] for c in cases}, {n.partition("/")[0] for n in self.list()[1]})
         self.assertLess(max(c["host_bytes"] for c in cases), 8 << 20)
-        self.assertLess(len({(c["op"], c["case"]) for c in cases}), 3 * len(sections.SANITIZED))
+        self.assertLess(len({(c["op"], c["case"]) for c in cases}), 3 * len(sanitized))
 
     def test_ncu_rows_are_means_over_a_kernels_launches(self):
         columns = ["ID", "Kernel Name", *figures.METRICS]

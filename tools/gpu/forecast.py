@@ -95,7 +95,7 @@ def section_seconds(check, name):
         return seconds + 2 * cases * RUN + PROCESS, seconds
     timed = ["--bench", "--seconds", "0"]
     passes = {"steps": [(["steps_h"], [*lstm, *timed])],
-              "bench": [(sections.BESIDE_PEERS, timed), (sections.ALONE, timed)]}[name]
+              "bench": [(sections.BESIDE_PEERS, timed), (check.alone(), timed)]}[name]
     total = measured = 0
     for patterns, more in passes:
         seconds, cases = host(check, patterns, more)

@@ -52,19 +52,17 @@ OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after 
 FULL_SIZE = ["bench_h1024_b64_", "bench_h512_b64_", "bench_h1024_b4_", "bench_h512_b16_", "bench_h512_i512_l4_b16_t200_",
              "bench_h128_b64_", "bench_h256_i256_l4_b64_t200_"]
 TRUSTED = "portable,layers"  # of LSTM_OPS, of STACK_OPS
-# What is timed, in order of priority: beside other libraries, and then by itself.
+# What is timed, in order of priority: beside other libraries, and then by itself, ops that are not named here at the end.
 BESIDE_PEERS = ["ctc/bench/f32/T1000", "lstm_step/peers_h512_b32_t200_d2_bf16",
                 "lstm_forward/peers_h512_b32_t200_d2_bf16", "lstm_forward/peers_h1024_b16_t100_d1_bf16",
                 "lstm_forward/peers_h512_b16_t200_d1_bf16", "ctc/bench", "lstm_step/peers_h1024",
                 "lstm_step/peers", "lstm_forward/peers"]
 ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_forward/bench_h512_b16",
          "lstm_backward/bench_h512_b16", "lstm_stack_forward/bench", "lstm_stack_backward/bench", "lstm_forward/bench", "lstm_backward/bench", "lstm_weight_grad",
-         "gemm", "ctc_chunk", "linear_ctc", "beam_search", "conv", "log_softmax", "layer_norm", "group_norm", "pointwise",
-         "reduce_rows", "adam", "cast", "dropout", "cross_entropy", "mse", "pool", "pack", "stack_frames", "sum_squares", "accumulate",
-         "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "reverse_frames", "combine_totals", "loss_totals",
-         "optimizer_prepare"]
+         "gemm", "ctc_chunk", "linear_ctc", "beam_search", "conv", "log_softmax", "layer_norm", "group_norm", "pointwise"]
 PEERS_SHARE = 0.65  # of the time
-# A small case of each op, those first whose threads share memory in the least simple ways.
+# A small case of an op, those first whose threads share memory in the least simple ways. An op that is not named here
+# has one too (sanitized).
 SANITIZED = ["lstm_forward/h7", "lstm_backward/h7", "lstm_forward/persistent_h600_b3_d2_bf16",
              "lstm_backward/persistent_h600_b3_d2_bf16", "lstm_stack_forward/h16_i1_l3_b7_t17_bf16",
              "lstm_stack_backward/h16_i1_l3_b7_t17_bf16", "ctc/edges/f32", "gemm/bf16/nn/33",
@@ -278,7 +276,7 @@ class Check:
         passes = [self.cases(*(chosen or BESIDE_PEERS), *timed, silence=PEERS_SILENCE,
                              end=now + (self.end - now) * PEERS_SHARE)]
         if not chosen:
-            passes.append(self.cases(*ALONE, *timed, "--no-peers"))
+            passes.append(self.cases(*self.alone(), *timed, "--no-peers"))
         rows = [r for done in passes for r in done.rows]
         # A peer that fails is its library's affair.
         failed = [r for r in rows if r.get("status") == "failed" and not figures.is_peer(r["variant"])]
@@ -375,6 +373,26 @@ class Check:
         code, out, err = self.run(python, pathlib.Path(__file__).resolve().parent / script, *options, plain=True)
         return {"exit": code, "rows": json_lines(out), "detail": "" if code == 0 else err[-END:]}
 
+    def unnamed(self, patterns):
+        """The ops of which no pattern of checkop's names a case."""
+        names = self.run(self.checkop, "--list", "--backend", self.kernels, "--no-peers")[1].splitlines()
+        return [op for op in dict.fromkeys(name.partition("/")[0] for name in names)
+                if not any(p.startswith(op + "/") if "/" in p else p in op for p in patterns)]
+
+    def alone(self):
+        return ALONE + [op + "/" for op in self.unnamed(BESIDE_PEERS + ALONE)]
+
+    def sanitized(self):
+        """SANITIZED, and of every other op the case that is larger than three quarters of its cases."""
+        others = self.unnamed(SANITIZED)
+        if not others:
+            return SANITIZED
+        sizes = collections.defaultdict(dict)
+        for row in json_lines(self.run(self.checkop, "--list", "--json", "--backend", self.kernels, "--no-peers",
+                                       "--op", ",".join(others))[1]):
+            sizes[row["op"]][row["case"]] = row["host_bytes"]
+        return SANITIZED + [f"{op}/{sorted(cases, key=cases.get)[len(cases) * 3 // 4]}" for op, cases in sizes.items()]
+
     def sanitizer(self):
         if self.rehearses:
             return {"status": "skipped", "detail": "needs a GPU"}
@@ -387,7 +405,7 @@ class Check:
                 results[kind] = {"exit": None, "detail": "no time left"}
                 continue
             status, out, err = self.run(tool, "--tool", kind, "--error-exitcode", "9", self.checkop,
-                                        *(self.filters or SANITIZED), "--backend", "cuda", "--no-peers")
+                                        *(self.filters or self.sanitized()), "--backend", "cuda", "--no-peers")
             results[kind] = {"exit": status, "detail": "" if status == 0 else (out + err)[-4 * END:]}
         # What there was no time for is no failure of a kernel; what was run must be clean.
         ran = [r["exit"] for r in results.values() if r["exit"] is not None]
