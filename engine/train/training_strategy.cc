@@ -67,10 +67,7 @@ class Maker {
           AsyncOptions{p.sync_every, p.max_staleness, settings.options.timeout});
     }
     if (p.pipeline > 1) setup_.state.placement = s_.model->placement();
-    s_.name = p.pipeline == 1 && p.sequence > 1
-                  ? str(p.sequence, " shards of each sequence")
-                  : str(name_of(settings.schedule), ", ", describe(s_.grid->split()), ", ",
-                        settings.micro_batches, " micro-batches");
+    s_.name = name(settings);
     note(settings);
     return std::move(s_);
   }
@@ -99,6 +96,14 @@ class Maker {
     const auto stages = std::count(before.begin(), before.end(), ',') + 1;
     if (s.placement.empty() && stages == config_.parallel.pipeline) s.placement = before;
     return s;
+  }
+
+  std::string name(const SplitSettings& settings) const {
+    const WorldSplit& split = s_.grid->split();
+    if (split.whole()) return split.data == 1 ? "one rank" : str(split.data, " ranks");
+    if (split.pipeline == 1) return str(split.sequence, " shards of each sequence");
+    return str(name_of(settings.schedule), ", ", describe(split), ", ", settings.micro_batches,
+               settings.micro_batches == 1 ? " micro-batch" : " micro-batches");
   }
 
   BatchCapacity capacity(const WorldSplit& split, int micro_batches) const {

@@ -21,7 +21,7 @@ struct TrainingStrategy {
   std::unique_ptr<RankGrid> grid;
   std::unique_ptr<RankModel> model;
   std::unique_ptr<AsyncRanks> async;  // nullptr: ranks update together
-  std::string name;                   // "1f1b, 2 x 2 ranks, 4 micro-batches"; for the timeline
+  std::string name;  // "1f1b, 2 x 2 ranks, 4 micro-batches", "one rank"; for the timeline
   // For the user, of each rank.
   std::vector<std::string> messages;
 };
