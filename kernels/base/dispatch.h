@@ -1,4 +1,4 @@
-// Which variant of an op runs. The table of ops is kernels/ops.cc.
+// Which variant of an op runs. The build writes the table of ops (kernels/ops.cc.in).
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-// One list of variants per op, in the order of kernels/ops.cc.
+// One list of variants per op, in the order of their headers' names.
 std::span<const std::span<const Variant>> all_ops();
 
 // How an op chooses among its variants of context.backend by itself, where nothing was preferred by
@@ -21,7 +21,7 @@ std::span<const std::span<const Variant>> all_ops();
 using MayRun = std::function<bool(std::string_view name)>;
 using Chooser = std::string_view (*)(const Context& context, const void* args,
                                      const MayRun& may_run);
-// Null for ops that leave it to the order; kernels/ops.cc.
+// Null for ops that leave it to the order; kernels/ops.cc.in.
 Chooser chooser_of(std::string_view op);
 
 // The variant that would run: the one a prefer_variant() call named, if it accepts `args`; else of

@@ -5,7 +5,7 @@
 //     TensorView x, y;
 //     ...
 //   };
-//   std::span<const Variant> pointwise_variants();   // one line in kernels/ops.cc
+//   std::span<const Variant> pointwise_variants();   // in the op's header
 //
 // Every op has a `ref` variant: obvious loops, f32/bf16/f64, accumulation in double, never
 // optimised; it is the truth the others are compared with (tests/checkop). The order within the

@@ -264,8 +264,8 @@ TEST_CASE("wrong types name key, value and expectation", "[config]") {
   CHECK_THAT(error_of("model.layer = [3]\n"), Contains("expected a table"));
   CHECK_THAT(error_of("[[model.layer]]\nhidden = 3\n"),
              Contains("conf.toml:1: a [[model.layer]] has no 'type'"));
-  CHECK_THAT(error_of("[[model.layer]]\ntype = \"gru\"\n"),
-             Contains("model.layer.type is \"gru\", expected one of"));
+  CHECK_THAT(error_of("[[model.layer]]\ntype = \"frobnicate\"\n"),
+             Contains("model.layer.type is \"frobnicate\", expected one of"));
   CHECK_THAT(override_error("training.epochs=soon"),
              Contains("training.epochs is \"soon\", expected an integer"));
   CHECK_THAT(override_error("model.layer=[{type=3}]"), Contains("model.layer.type is 3"));
@@ -435,7 +435,7 @@ dilation = 3
 }
 
 TEST_CASE("a layer refuses types and options that do not exist", "[config]") {
-  CHECK_THROWS_WITH(LayerConfig("gru"), Contains("no layer type 'gru'"));
+  CHECK_THROWS_WITH(LayerConfig("frobnicate"), Contains("no layer type 'frobnicate'"));
   LayerConfig layer("stack");
   CHECK(layer.set("factor", 4).integer("factor") == 4);
   CHECK_THROWS_WITH(layer.integer("hidden"), Contains("of type 'stack' has no option 'hidden'"));

@@ -1,5 +1,5 @@
 // The harness behind checkop, in the spirit of dav1d's checkasm: every variant of every op in
-// kernels/ops.cc is compared with `ref` on the same inputs, and the same cases are timed.
+// the program is compared with `ref` on the same inputs, and the same cases are timed.
 //
 // An op's cases are in bench/cases/<op>.cc:
 //
@@ -238,7 +238,7 @@ class Suite {
     variants.insert(variants.end(), more.begin(), more.end());
   }
   std::vector<Entry> entries;
-  // Beside those of kernels/ops.cc: of ops that only cases have, and other libraries'.
+  // Beside those of the program: of ops that only cases have, and other libraries'.
   std::vector<Variant> variants;
 };
 
