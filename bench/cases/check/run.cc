@@ -361,15 +361,17 @@ class CaseRun {
       std::printf("%s\n", Runner::name_of(e_, v).c_str());
       return;
     }
-    if (!host_bytes_) {
+    if (!weighed_) {
       Case c(runner_.context(Backend::cpu, cpu_device(), 1), options_.seed, &v, 1);
       c.only_weigh();
       e_.function(c);
-      host_bytes_ = c.host_bytes();
+      weighed_ = {c.host_bytes(), c.flops(), c.bytes()};
     }
     std::printf(
-        "{\"op\":\"%s\",\"case\":\"%s\",\"variant\":\"%s\",\"timed\":%s,\"host_bytes\":%zu}\n",
-        e_.op.c_str(), e_.label.c_str(), v.name, e_.bench ? "true" : "false", *host_bytes_);
+        "{\"op\":\"%s\",\"case\":\"%s\",\"variant\":\"%s\",\"timed\":%s,\"host_bytes\":%zu,"
+        "\"flops\":%g,\"bytes\":%g}\n",
+        e_.op.c_str(), e_.label.c_str(), v.name, e_.bench ? "true" : "false", weighed_->host_bytes,
+        weighed_->flops, weighed_->bytes);
   }
 
   void run(const Variant& v) {
@@ -431,7 +433,11 @@ class CaseRun {
   const Variant& ref_;
   std::vector<Case::Output> wanted_;
   Backend wanted_of_ = Backend::ref;
-  std::optional<size_t> host_bytes_;
+  struct Weight {
+    size_t host_bytes;
+    double flops, bytes;  // of Case::work
+  };
+  std::optional<Weight> weighed_;
 };
 
 }  // namespace
