@@ -253,7 +253,7 @@ def test_wrong_kernels():
         ("lstm_forward", "--kernels 'lstm_forward': expected OP=VARIANT"),
         ("lstm_forward=", "expected OP=VARIANT"),
         ("=portable", "expected OP=VARIANT"),
-        ("frobnicate=portable", "no op is called 'frobnicate'; the ops are lstm_forward, "),
+        ("frobnicate=portable", "no op is called 'frobnicate'; the ops are beam_search, "),
         ("lstm_forward=portable,lstm_backward=fast",
          "op 'lstm_backward' has no variant 'fast' for sim; it has portable, cluster, "),
         ("lstm_forward=avx2", "op 'lstm_forward' has no variant 'avx2' for sim"),
