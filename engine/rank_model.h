@@ -120,7 +120,7 @@ class RankModel {
   // of the last one) and, of a whole model, the sums since the last update; of an update: the sums,
   // the norm and `skipped`, the same on all ranks.
   const StepResult& collect();
-  // The two together.
+  // The same, waited for: enqueue() or enqueue_update(), and collect(). Nothing else is in flight.
   const StepResult& accumulate(std::span<const BatchView> shards, bool last);
   const StepResult& update();
 
