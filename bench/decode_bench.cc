@@ -18,7 +18,7 @@
 
 #include "bench/clock.h"
 #include "engine/data/features/feature_file.h"
-#include "engine/decode/batch/batch_decoder.h"
+#include "engine/decode/batch_decoder.h"
 #include "engine/decode/decoder.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <tuple>
 
-#include "comm/base/sha256.h"
+#include "comm/sha256.h"
 #include "comm/store/tcp_store.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"

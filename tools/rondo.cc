@@ -15,7 +15,7 @@
 #include <new>
 #include <string>
 
-#include "comm/base/error.h"
+#include "comm/error.h"
 #include "engine/io/signals.h"
 #include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"

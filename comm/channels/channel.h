@@ -20,10 +20,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/recycling_allocator.h"
 #include "comm/channels/frame.h"
 #include "comm/channels/matching.h"
 #include "comm/channels/pipe.h"
+#include "comm/recycling_allocator.h"
 
 namespace rondo::channels {
 

@@ -2,8 +2,8 @@
 // to comm.
 #pragma once
 
-#include "comm/base/transport.h"
 #include "comm/channels/operation.h"
+#include "comm/transport.h"
 #include "kernels/base/error.h"
 
 namespace rondo::channels {

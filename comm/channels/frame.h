@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 #include "kernels/base/error.h"
 
 namespace rondo::channels {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo::channels {
 

@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
-#include "comm/base/recycling_allocator.h"
 #include "comm/channels/matching.h"
 #include "comm/gloo/letter.h"
+#include "comm/recycling_allocator.h"
 
 namespace gloo::rendezvous {
 class Context;

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/base/sha256.h"
-#include "comm/base/transport.h"
+#include "comm/sha256.h"
+#include "comm/transport.h"
 #include "kernels/base/error.h"
 
 namespace rondo::gloo_transport {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

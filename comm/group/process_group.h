@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 #include "kernels/base/tensor.h"
 
 namespace rondo {

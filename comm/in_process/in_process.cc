@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "comm/base/recycling_allocator.h"
+#include "comm/recycling_allocator.h"
 
 namespace rondo {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

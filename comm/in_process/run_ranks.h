@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

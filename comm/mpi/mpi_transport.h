@@ -24,7 +24,7 @@
 
 #include <memory>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

@@ -15,8 +15,8 @@
 #include <functional>
 #include <mutex>
 
-#include "comm/base/work.h"
 #include "comm/nccl/nccl_library.h"
+#include "comm/work.h"
 #include "kernels/base/device.h"
 
 namespace rondo {

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <utility>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 
 namespace rondo::shared_transport {
 namespace {

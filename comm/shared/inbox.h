@@ -16,8 +16,8 @@
 #include <span>
 #include <string>
 
-#include "comm/base/sha256.h"
-#include "comm/base/work.h"
+#include "comm/sha256.h"
+#include "comm/work.h"
 #include "kernels/base/error.h"
 
 namespace rondo::shared_transport {

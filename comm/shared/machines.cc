@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "comm/base/sha256.h"
 #include "comm/group/process_group.h"
+#include "comm/sha256.h"
 #include "comm/shared/inbox.h"
 
 namespace rondo {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

@@ -4,7 +4,7 @@
 //
 // How it works: every rank has an inbox (anonymous memory of its own, sealed so that nobody can
 // shrink it) with a stream of bytes from each other rank; in worlds of more than 64 from its first
-// peers (comm/base/first_peers.h), and the rest are reached over `inner`. Ranks tell each other
+// peers (comm/first_peers.h), and the rest are reached over `inner`. Ranks tell each other
 // over `inner`, which has authenticated them, where it is, and open it by way of /proc; that takes
 // the same user, and leaves nothing behind whenever a process dies. Ranks in different containers
 // or networks keep to `inner`. A message is copied into the stream and out of it, by the threads
@@ -21,8 +21,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/base/first_peers.h"
-#include "comm/base/transport.h"
+#include "comm/first_peers.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/store/store_protocol.h"
 
 namespace rondo {

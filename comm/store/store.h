@@ -20,7 +20,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/base/work.h"
+#include "comm/work.h"
 
 namespace rondo {
 

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/base/sha256.h"
+#include "comm/sha256.h"
 #include "comm/store/store.h"
 
 namespace rondo {

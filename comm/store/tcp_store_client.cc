@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/store/store_protocol.h"
 #include "comm/store/tcp_store.h"
 

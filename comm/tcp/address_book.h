@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/tcp/tcp_transport.h"
 
 namespace rondo::tcp_transport {

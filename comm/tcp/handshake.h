@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/base/sha256.h"
+#include "comm/sha256.h"
 
 namespace rondo::tcp_transport {
 

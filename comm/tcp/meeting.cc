@@ -10,7 +10,7 @@
 #include <iostream>
 #include <thread>
 
-#include "comm/base/first_peers.h"
+#include "comm/first_peers.h"
 #include "comm/store/store.h"
 
 namespace rondo::tcp_transport {

@@ -2,7 +2,7 @@
 //
 // Every rank listens at a port that the system chooses and tells it in the store. Of two ranks that
 // want a connection the higher one dials, the lower one admits it. Some are connected from the
-// start (comm/base/first_peers.h). If those are all, nobody listens any more then; else the rest
+// start (comm/first_peers.h). If those are all, nobody listens any more then; else the rest
 // are connected when one of the two wants it: the higher one dials, the lower one *calls* by a
 // connection of its own, upon which the other dials. The call stays open until then, so that the
 // caller notices if the other one dies.
@@ -19,7 +19,7 @@
 #include <map>
 #include <vector>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/tcp/dial.h"
 #include "comm/tcp/tcp_transport.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/socket.h"
 #include "comm/channels/channel.h"
+#include "comm/socket.h"
 
 namespace rondo::tcp_transport {
 

@@ -1,5 +1,5 @@
 // A Transport over TCP: one process (or thread) per rank, a connection between every two in worlds
-// of up to 64; in larger ones between those that rings and trees need (comm/base/first_peers.h),
+// of up to 64; in larger ones between those that rings and trees need (comm/first_peers.h),
 // and between others once they exchange a message.
 //
 // How it works: ranks find each other through a Store and prove the job token to each other
@@ -30,9 +30,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/first_peers.h"
-#include "comm/base/transport.h"
+#include "comm/first_peers.h"
 #include "comm/store/store.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

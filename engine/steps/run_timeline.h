@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "comm/base/work.h"
 #include "comm/schedule_timing.h"
+#include "comm/work.h"
 
 namespace rondo {
 

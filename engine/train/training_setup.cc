@@ -396,8 +396,10 @@ class Setup {
     } else {
       s_.state.data_hash = hash_of(*s_.train);
     }
+    std::optional<WordSpacing> spacing;
+    if (s_.dev && s_.alphabet) spacing = word_spacing(*s_.dev, *s_.alphabet);
     const std::string told =
-        choose_metric(s_.state, config_, s_.resumed, s_.dev.get(), s_.alphabet.get());
+        choose_metric(s_.state, config_, s_.resumed, spacing ? &*spacing : nullptr);
     if (!told.empty() && report_ && ranks_.first()) report_->message(told);
     if (s_.resumed) read_average();
     ranks_.at_first([&] {

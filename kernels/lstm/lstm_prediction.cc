@@ -36,7 +36,7 @@ double cycles_of(const LstmLaunchCycles (&table)[n], const LstmLoop& loop) {
 }
 
 // The kernel whose clusters are all resident with the fewest sequences to each; of the last one
-// they come one after the other (with_geometry in kernels/lstm/persistent/lstm_cluster.h).
+// they come one after the other (with_geometry in kernels/lstm/gpu/lstm_cluster.h).
 std::optional<double> cluster_us(const LstmLoop& loop, const GpuLimits& gpu, bool split) {
   constexpr int64_t block_cells = 32;
   int64_t cells = 64;

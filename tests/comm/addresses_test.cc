@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/tcp/dial.h"
 #include "tests/catch.h"
 #include "tests/comm/socket_ranks.h"

@@ -1,6 +1,6 @@
 // Transports around a transport: for tests, measurements and slow links. Each borrows the inner
 // one, which must outlive it, and may be stacked. Thread safety and errors as in
-// comm/base/transport.h.
+// comm/transport.h.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 
 namespace rondo {
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/store/store.h"
 
 namespace rondo {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
 #include "tests/catch.h"

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/store/tcp_store.h"
 #include "tests/catch.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "comm/store/memory_store.h"
 #include "comm/store/store_protocol.h"
 #include "comm/store/tcp_store.h"

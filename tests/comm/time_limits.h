@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/base/work.h"
+#include "comm/work.h"
 #include "tests/catch.h"
 
 namespace rondo {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/base/transport.h"
+#include "comm/transport.h"
 
 namespace rondo {
 

@@ -161,7 +161,7 @@ class Comparing(unittest.TestCase):
         self.assertTrue(any("k: in the budget" in s for s in said))
 
     def test_instructions_of_persistent_kernels_are_the_stored_ones(self):
-        name = "kernels/lstm/persistent/lstm_grid_forward.cu: k"
+        name = "kernels/lstm/gpu/lstm_grid_forward.cu: k"
         counts = {name: {"mma": 8, "atomics": 0}, "kernels/cast/cast.cu: c": {"mma": 1, "atomics": 0}}
         self.assertEqual(budget.compare_instructions({name: {"mma": 8}}, counts, "90a"), [])
         self.assertIn("stored are {'mma': 16}",
@@ -302,7 +302,7 @@ class LstmTimes(unittest.TestCase):
             lstm_times.fused_rows(functions)
 
     def test_the_shapes_are_those_of_the_kernels(self):
-        header = (ROOT / "kernels/lstm/persistent/lstm_cluster.h").read_text()
+        header = (ROOT / "kernels/lstm/gpu/lstm_cluster.h").read_text()
         self.assertIn(f"block_cells = {lstm_times.CLUSTER_BLOCK}, tile_sequences = {lstm_times.TILE_SEQUENCES};", header)
         fused = (ROOT / "kernels/lstm/gpu/lstm_fused.cu").read_text()
         self.assertIn("tile_rows = 16, tile_columns = 64, tile_cells = 16, tile_depth = 32;", fused)

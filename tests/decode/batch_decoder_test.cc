@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-#include "engine/decode/batch/batch_decoder.h"
+#include "engine/decode/batch_decoder.h"
 #include "engine/text/greedy.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"

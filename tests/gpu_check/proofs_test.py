@@ -18,7 +18,7 @@ import proofs
 class Proofs(unittest.TestCase):
     """A kernel is chosen by default on GPUs as long as a result stands behind its present source."""
 
-    KERNEL, SOURCE = "lstm_forward/grid_cluster", "kernels/lstm/persistent/lstm_grid_cluster_forward.cu"
+    KERNEL, SOURCE = "lstm_forward/grid_cluster", "kernels/lstm/gpu/lstm_grid_cluster_forward.cu"
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()

@@ -24,7 +24,7 @@ import sys
 
 HEADER = pathlib.Path("kernels/lstm/lstm_proven.h")
 RESULTS = pathlib.Path("bench/results")
-KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/persistent/lstm_{stem}_{way}.cu"
+KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/gpu/lstm_{stem}_{way}.cu"
            for variant, stem in (("cluster", "cluster"), ("cluster_split", "cluster"),
                                  ("grid_cluster", "grid_cluster"), ("grid", "grid"))
            for way in ("forward", "backward")}

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "comm/base/socket.h"
+#include "comm/socket.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "comm/base/transport.h"
 #include "comm/store/tcp_store.h"
+#include "comm/transport.h"
 #include "engine/config/config.h"
 #include "engine/parallel/elastic_protocol.h"
 #include "engine/parallel/launch_environment.h"

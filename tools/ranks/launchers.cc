@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/base/sha256.h"
+#include "comm/sha256.h"
 #include "comm/store/tcp_store.h"
 #include "engine/io/signals.h"
 #include "kernels/base/cpu/parallel.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/work.h"
+#include "comm/work.h"
 #include "tools/ranks/rank_process.h"
 
 namespace rondo {

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/base/work.h"
+#include "comm/work.h"
 #include "engine/io/signals.h"
 
 namespace rondo {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/base/sha256.h"
+#include "comm/sha256.h"
 #include "comm/shared/machines.h"
 #include "comm/shared/shared_transport.h"
 #include "comm/store/tcp_store.h"

@@ -20,7 +20,7 @@
 #include "engine/data/audio/waveform.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/grey_image.h"
-#include "engine/decode/batch/batch_decoder.h"
+#include "engine/decode/batch_decoder.h"
 #include "engine/decode/decoder.h"
 #include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"

@@ -1,7 +1,6 @@
 #include "engine/train/state/metric_choice.h"
 
 #include "engine/config/metric.h"
-#include "engine/train/recognition/evaluation.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -19,7 +18,7 @@ std::string change_metric(TrainingState& state, Metric wanted) {
 }  // namespace
 
 std::string choose_metric(TrainingState& state, const Config& config, bool resumed,
-                          const ManifestDataset* dev, const Alphabet* alphabet) {
+                          const WordSpacing* spacing) {
   const Metric wanted = config.training.metric;
   // Before there was a choice it was the usual one.
   if (resumed && state.chosen_by == Metric::automatic) state.chosen_by = usual_metric(config.task);
@@ -30,13 +29,11 @@ std::string choose_metric(TrainingState& state, const Config& config, bool resum
   }
   if (resumed) return {};
   state.chosen_by = usual_metric(config.task);
-  if (!dev || !alphabet) return {};
-  const WordSpacing spacing = word_spacing(*dev, *alphabet);
-  if (!spacing.unspaced_script() && !spacing.long_words()) return {};
+  if (!spacing || (!spacing->unspaced_script() && !spacing->long_words())) return {};
   state.chosen_by = Metric::cer;
   return str("the best model is chosen by CER: the texts of ", config.data.dev,
-             spacing.unspaced_script() ? " are in a script without spaces between words"
-                                       : " are long and have hardly any spaces",
+             spacing->unspaced_script() ? " are in a script without spaces between words"
+                                        : " are long and have hardly any spaces",
              " (training.metric)");
 }
 

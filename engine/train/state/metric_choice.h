@@ -4,17 +4,16 @@
 #include <string>
 
 #include "engine/config/config.h"
-#include "engine/data/dataset.h"
-#include "engine/text/alphabet.h"
+#include "engine/text/error_rate.h"
 #include "engine/train/state/training_state.h"
 
 namespace rondo {
 
 // Sets it in the state of a run that begins: as training.metric says, or by the references of
 // `dev`; or in that of one that goes on, which keeps its own unless another is asked for. Returns
-// a sentence where people would not expect the result, else nothing. `dev` is nullptr without
-// validation data, `alphabet` unless the task is ctc.
+// a sentence where people would not expect the result, else nothing. `spacing` is of the
+// references of the validation data, nullptr without such data and unless the task is ctc.
 std::string choose_metric(TrainingState& state, const Config& config, bool resumed,
-                          const ManifestDataset* dev, const Alphabet* alphabet);
+                          const WordSpacing* spacing);
 
 }  // namespace rondo

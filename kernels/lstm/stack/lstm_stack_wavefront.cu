@@ -1,8 +1,8 @@
 // The layers of a stack at once, each a chunk of frames behind the one that it reads, in the
-// clusters of kernels/lstm/persistent/lstm_cluster.h; kernels/lstm/stack/lstm_wavefront.h has the
+// clusters of kernels/lstm/gpu/lstm_cluster.h; kernels/lstm/stack/lstm_wavefront.h has the
 // plan.
-#include "kernels/lstm/persistent/lstm_cluster_backward.h"
-#include "kernels/lstm/persistent/lstm_cluster_forward.h"
+#include "kernels/lstm/gpu/lstm_cluster_backward.h"
+#include "kernels/lstm/gpu/lstm_cluster_forward.h"
 #include "kernels/lstm/stack/lstm_stack_impl.h"
 #include "kernels/lstm/stack/lstm_wavefront.h"
 #include "kernels/simt/copy_rows.h"
