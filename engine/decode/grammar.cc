@@ -104,6 +104,8 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
   opens_words_ = vocabulary.border() == WordBorder::prefix;
   takes_unknown_ = !has_lexicon && has_borders(vocabulary);
   set_roles(vocabulary, knowledge);
+  // A token that opens words is part of the text's first word.
+  if (scores_tokens_ && !opens_words_) start_.border = before_text;
   const double word_score = scores_tokens_ ? 0 : options_.word_score;
   known_word_gain_ = std::exp(word_score);
   unknown_word_gain_ = std::exp(word_score + options_.unknown_score);
@@ -114,7 +116,7 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
   }
   if (has_lexicon || scores_words_) add_words(vocabulary, knowledge);
   if (!knowledge.hot_words.empty()) add_phrases(vocabulary, knowledge.hot_words);
-  set_bounds();
+  set_bounds(vocabulary);
 }
 
 void Grammar::choose_unit(const Vocabulary& vocabulary, bool has_lexicon) {
@@ -135,6 +137,7 @@ void Grammar::set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& kn
     Role role;
     role.separates = label == vocabulary.separator() || (has_lexicon && label == knowledge.silence);
     role.opens = opens_words_ && token.opens;
+    role.borders = role.separates || (role.opens && token.piece.empty());
     if (has_lexicon) {
       role.symbols = {label};
     } else {
@@ -323,24 +326,47 @@ void Grammar::add_phrases(const Vocabulary& vocabulary, const std::vector<HotWor
   }
 }
 
-void Grammar::set_bounds() {
+void Grammar::set_bounds(const Vocabulary& vocabulary) {
   const double best_of_model =
       std::exp(options_.word_score + std::max(0.0, options_.unknown_score));
-  if (scores_tokens_) most_gain_ = best_of_model;
+  if (scores_tokens_) most_gain_ = std::max(1.0, best_of_model);
   if (!trie_.empty()) {
     most_begin_ = std::max({1.0, trie_.most_gain(), takes_unknown_ ? outside_gain_ : 0});
-    most_end_ = scores_words_ ? best_of_model : std::max(known_word_gain_, unknown_word_gain_);
-    most_end_ *= most_begin_;
+    most_behind_ = needs_separator_ ? 1 : std::max(1.0, most_begin_);
   }
-  if (matcher_.empty()) return;
-  size_t steps = 0;
-  for (const Role& role : roles_) steps = std::max(steps, role.phrase_symbols.size());
-  phrase_steps_ = steps == 0   ? PhraseSteps::words
-                  : steps == 1 ? PhraseSteps::labels
-                               : PhraseSteps::several;
-  if (phrase_steps_ == PhraseSteps::several)
-    most_gain_ *=
-        matcher_.most_gain_of_steps(border_ends_phrases_ ? 1 : static_cast<int32_t>(steps));
+  phrases_have_labels_ = !matcher_.empty() && phrase_symbols_ != PhraseSymbols::words;
+  if (!phrases_have_labels_) return;
+  for (size_t label = 0; label < roles_.size(); ++label) {
+    const std::vector<int32_t>& symbols = roles_[label].phrase_symbols;
+    if (!vocabulary.token(static_cast<int32_t>(label)).is_written) continue;
+    if (!symbols.empty()) labels_by_symbol_[symbols.front()].push_back(static_cast<int32_t>(label));
+    double gain = 1;
+    if (phrase_step(0, symbols, gain) != 0 || gain > room_for_rounding || symbols.empty())
+      opening_labels_.push_back(static_cast<int32_t>(label));
+  }
+}
+
+// Behind a symbol that goes on with none of what has been seen, a label is as at the beginning.
+PhraseLabels Grammar::find_phrase_labels(int32_t phrase) const {
+  std::vector<int32_t> candidates = opening_labels_;
+  matcher_.for_continuations(phrase, [&](int32_t symbol) {
+    const auto at = labels_by_symbol_.find(symbol);
+    if (at == labels_by_symbol_.end()) return;
+    candidates.insert(candidates.end(), at->second.begin(), at->second.end());
+  });
+  std::sort(candidates.begin(), candidates.end());
+  candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+  PhraseLabels found;
+  found.idle = found.most = matcher_.end_gain(phrase) * room_for_rounding;
+  for (const int32_t label : candidates) {
+    double gain = 1;
+    const int32_t next =
+        phrase_step(phrase, roles_[static_cast<size_t>(label)].phrase_symbols, gain);
+    if (next == 0 && gain <= found.idle) continue;
+    found.labels.push_back({label, gain});
+    found.most = std::max(found.most, gain);
+  }
+  return found;
 }
 
 double Grammar::log_gains(std::span<const int32_t> labels, std::span<const int32_t> words,
@@ -359,12 +385,29 @@ double Grammar::log_gains(std::span<const int32_t> labels, std::span<const int32
   return sum;
 }
 
+// Without the borders that are no part of a text.
+std::vector<int32_t> Grammar::tokens_of_text(std::span<const int32_t> labels) const {
+  std::vector<int32_t> tokens;
+  int32_t border = start_.border;
+  for (const int32_t label : labels) {
+    const Role& role = roles_[static_cast<size_t>(label)];
+    if (role.borders) {
+      if (border == no_border) border = label;
+      continue;
+    }
+    if (border >= 0 && !role.opens) tokens.push_back(border);
+    border = no_border;
+    tokens.push_back(label);
+  }
+  return tokens;
+}
+
 double Grammar::lm_log10(std::span<const int32_t> labels, std::span<const int32_t> words) const {
   if (!model_) return 0;
   LanguageModel::State history = start_.history;
   double log10 = 0;
   if (scores_tokens_) {
-    for (const int32_t label : labels)
+    for (const int32_t label : tokens_of_text(labels))
       log10 += model_->score(history, roles_[static_cast<size_t>(label)].number, history);
   } else {
     for (const int32_t word : words) {

@@ -21,12 +21,17 @@
 namespace rondo::decode {
 
 inline constexpr int32_t no_word = -1, unknown_word = -2;
+inline constexpr int32_t no_border = -1, before_text = -2;
 
 // What a prefix's future depends on, besides its last label.
 struct GrammarState {
   int32_t place = WordTrie::root;    // of the word that has begun; outside: it is none of the list
-  LanguageModel::State history = 0;  // of the language model, before that word
+  LanguageModel::State history = 0;  // of the language model, before that word, and before `border`
   int32_t phrase = 0;
+  // Where the language model is of tokens: the token that ends the prefix and does nothing but end
+  // words. It is paid for, and paid back if the text has no words behind it. before_text: the text
+  // has none yet, so that a separator is free.
+  int32_t border = no_border;
 };
 
 // Remembers what the language model said. One thread at a time.
@@ -48,6 +53,27 @@ class ModelMemo {
   static constexpr int bits = 12;
   std::vector<Answer> slots_ = std::vector<Answer>(size_t{1} << bits);
 };
+
+// The labels that begin, go on with or end a phrase, behind what has been seen of phrases, and by
+// what phrases multiply the gain of each.
+struct PhraseLabels {
+  struct Label {
+    int32_t label;
+    double gain;
+  };
+  std::vector<Label> labels;  // in the order of their numbers
+  double idle = 1;            // of all other labels, at most
+  double most = 1;            // of any label
+
+  double gain(int32_t label) const {
+    const auto at = std::lower_bound(labels.begin(), labels.end(), label,
+                                     [](const Label& l, int32_t n) { return l.label < n; });
+    return at != labels.end() && at->label == label ? at->gain : idle;
+  }
+};
+
+// Remembers them by the state of the matcher. One thread at a time.
+using PhraseMemo = std::unordered_map<int32_t, PhraseLabels>;
 
 class Grammar {
  public:
@@ -81,21 +107,14 @@ class Grammar {
   // Calls take(word, gain) for each way in which the text may end.
   template <class Take>
   void finish(const GrammarState& s, ModelMemo& memo, const Take& take) const;
-  // No label has a larger gain behind this state.
-  double most_gain(const GrammarState& s) const {
-    double most = most_gain_, most_of_end = most_end_;
-    if (phrase_steps_ == PhraseSteps::words) {
-      most_of_end *= matcher_.most_gain(s.phrase);
-    } else if (phrase_steps_ == PhraseSteps::labels) {
-      most *= matcher_.most_gain(s.phrase);
-    }
-    if (trie_.empty()) return most;
-    if (s.place == WordTrie::root) return most * most_begin_;
-    const double without = inverse_gain_at(s.place);
-    const bool may_end = takes_unknown_ || !trie_.words(s.place).empty();
-    const double within = takes_unknown_ ? std::max(1.0, outside_gain_ * without) : 1;
-    return most * (may_end ? std::max(within, most_of_end * without) : within);
+  // None where phrases are spelled in words.
+  const PhraseLabels& phrase_labels(const GrammarState& s, PhraseMemo& memo) const {
+    const auto [at, is_new] = memo.try_emplace(s.phrase);
+    if (is_new && phrases_have_labels_) at->second = find_phrase_labels(s.phrase);
+    return at->second;
   }
+  // No label has a larger gain behind this state, without what phrase_labels() say of it.
+  double most_gain(const GrammarState& s, ModelMemo& memo) const;
   // The natural logarithm of the gains of a prefix, whose labels end these words.
   double log_gains(std::span<const int32_t> labels, std::span<const int32_t> words,
                    ModelMemo& memo) const;
@@ -113,6 +132,7 @@ class Grammar {
   // What a label is to words and phrases.
   struct Role {
     bool opens = false, separates = false;
+    bool borders = false;                                 // has no character of a word
     std::vector<int32_t> symbols;                         // in the tree of words
     std::vector<int32_t> phrase_symbols;                  // in hot phrases
     LanguageModel::Word number = LanguageModel::unknown;  // of the token
@@ -120,6 +140,8 @@ class Grammar {
   // How hot phrases are spelled.
   enum class PhraseSymbols : uint8_t { characters, labels, words };
 
+  // Of bounds: products of the same factors differ by their order.
+  static constexpr double room_for_rounding = 1 + 1e-9;
   static constexpr uint64_t separator_bit = uint64_t{1} << 63;
   static constexpr int32_t outside = -2;              // a place: none of the words in the tree
   static constexpr int32_t border_symbol = 0x110000;  // no character
@@ -133,7 +155,8 @@ class Grammar {
                                                          std::vector<WordTrie::Entry>& entries);
   void add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
   void add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
-  void set_bounds();
+  PhraseLabels find_phrase_labels(int32_t phrase) const;
+  void set_bounds(const Vocabulary& vocabulary);
   void warn_of_unspellable(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
   int32_t word_called(const std::string& text);
 
@@ -145,6 +168,14 @@ class Grammar {
   // Of a word or token behind a history; moves the history on.
   double model_gain(LanguageModel::State& history, LanguageModel::Word number,
                     ModelMemo& memo) const;
+  // Of a label behind a state, by a language model of tokens; moves history and border on.
+  double token_gain(int32_t label, GrammarState& s, ModelMemo& memo) const;
+  // What the border of a state was paid with.
+  double border_gain(const GrammarState& s) const {
+    LanguageModel::State ignored;
+    const auto number = roles_[static_cast<size_t>(s.border)].number;
+    return std::exp(score_of(number, model_->score(s.history, number, ignored)));
+  }
   int32_t walk(int32_t place, const Role& role) const;
   double gain_at(int32_t place) const {
     return place == outside ? outside_gain_ : trie_.gain(place);
@@ -162,6 +193,7 @@ class Grammar {
   }
   template <class Take>
   void end_word(const GrammarState& s, ModelMemo& memo, const Take& take) const;
+  std::vector<int32_t> tokens_of_text(std::span<const int32_t> labels) const;
 
   DecoderOptions options_;
   std::optional<LanguageModel> model_;
@@ -178,15 +210,17 @@ class Grammar {
   WordTrie trie_;
   double outside_gain_ = 1, outside_inverse_gain_ = 1;
   double known_word_gain_ = 1, unknown_word_gain_ = 1;  // where no language model scores words
-  // Bounds: of all that depends on neither place nor phrase; of a word's first label; of a word
-  // that ends, before what stood in for it is taken back, and the first label of the next.
-  double most_gain_ = 1, most_begin_ = 1, most_end_ = 1;
+  // Bounds: of all that depends on neither place nor phrase; of a word's first label; of the label
+  // behind a word.
+  double most_gain_ = 1, most_begin_ = 1, most_behind_ = 1;
   PhraseMatcher matcher_;
   PhraseSymbols phrase_symbols_ = PhraseSymbols::characters;
   bool border_ends_phrases_ = false;
-  // What takes one step in phrases; several: a label takes more than one.
-  enum class PhraseSteps : uint8_t { none, labels, words, several };
-  PhraseSteps phrase_steps_ = PhraseSteps::none;
+  bool phrases_have_labels_ = false;  // they are spelled with what labels are made of
+  // Labels that phrase symbols begin, and those that bring phrases on where nothing of one was
+  // seen.
+  std::unordered_map<int32_t, std::vector<int32_t>> labels_by_symbol_;
+  std::vector<int32_t> opening_labels_;
   GrammarState start_;
   double start_gain_ = 1;  // of phrases that begin with the text; counted at its end
   std::vector<std::string> warnings_;
@@ -203,6 +237,29 @@ inline double Grammar::model_gain(LanguageModel::State& history, LanguageModel::
   }
   history = answer.next;
   return answer.gain;
+}
+
+// Borders at the ends of a text, and several in a row, are no part of it: it has one between words.
+inline double Grammar::token_gain(int32_t label, GrammarState& s, ModelMemo& memo) const {
+  const Role& role = roles_[static_cast<size_t>(label)];
+  if (role.borders) {
+    if (s.border != no_border) return 1;
+    s.border = label;
+    LanguageModel::State behind = s.history;
+    return model_gain(behind, role.number, memo);
+  }
+  double gain = 1;
+  if (s.border >= 0) {
+    LanguageModel::State behind = s.history;
+    const double paid = model_gain(behind, roles_[static_cast<size_t>(s.border)].number, memo);
+    if (role.opens) {
+      gain = 1 / paid;  // the token is its own border
+    } else {
+      s.history = behind;
+    }
+  }
+  s.border = no_border;
+  return gain * model_gain(s.history, role.number, memo);
 }
 
 // `outside` is left by a new word alone.
@@ -230,13 +287,29 @@ void Grammar::end_word(const GrammarState& s, ModelMemo& memo, const Take& take)
     end(unknown_word, LanguageModel::unknown, unknown_word_gain_);
 }
 
+inline double Grammar::most_gain(const GrammarState& s, ModelMemo& memo) const {
+  double most = most_gain_ * room_for_rounding;
+  if (opens_words_ && s.border >= 0) most /= border_gain(s);
+  if (trie_.empty()) return most;
+  if (s.place == WordTrie::root) return most * most_begin_;
+  double end = 0;
+  end_word(s, memo, [&](LanguageModel::State, int32_t word, double gain) {
+    if (phrase_symbols_ == PhraseSymbols::words && !matcher_.empty())
+      matcher_.step(s.phrase, word, gain);
+    end = std::max(end, gain);
+  });
+  const double within =
+      takes_unknown_ ? std::max(1.0, outside_gain_ * inverse_gain_at(s.place)) : 1;
+  return most * std::max(within, end * most_behind_);
+}
+
 template <class Take>
 void Grammar::extend(const GrammarState& s, int32_t label, ModelMemo& memo,
                      const Take& take) const {
   const Role& role = roles_[static_cast<size_t>(label)];
   GrammarState next = s;
   double gain = 1;
-  if (scores_tokens_) gain = model_gain(next.history, role.number, memo);
+  if (scores_tokens_) gain = token_gain(label, next, memo);
   if (!role.phrase_symbols.empty()) next.phrase = phrase_step(s.phrase, role.phrase_symbols, gain);
   if (trie_.empty()) {
     take(next, no_word, gain);
@@ -279,7 +352,7 @@ void Grammar::extend(const GrammarState& s, int32_t label, ModelMemo& memo,
 
 template <class Take>
 void Grammar::finish(const GrammarState& s, ModelMemo& memo, const Take& take) const {
-  double gain = start_gain_;
+  double gain = s.border >= 0 ? start_gain_ / border_gain(s) : start_gain_;
   int32_t phrase = s.phrase;
   if (border_ends_phrases_) phrase = phrase_step(phrase, {&border_symbol, 1}, gain);
   const auto end = [&](LanguageModel::State history, int32_t word, double word_gain) {

@@ -11,13 +11,15 @@ namespace {
 struct Hash {
   size_t operator()(const GrammarState& s) const {
     uint64_t x = uint64_t{s.history} << 32 | static_cast<uint32_t>(s.place);
+    x ^= static_cast<uint64_t>(static_cast<uint32_t>(s.border)) << 12;
     x = (x ^ static_cast<uint64_t>(static_cast<uint32_t>(s.phrase)) << 20) * 0x9e3779b97f4a7c15u;
     return static_cast<size_t>(x ^ x >> 29);
   }
 };
 struct Equal {
   bool operator()(const GrammarState& a, const GrammarState& b) const {
-    return a.place == b.place && a.history == b.history && a.phrase == b.phrase;
+    return a.place == b.place && a.history == b.history && a.phrase == b.phrase &&
+           a.border == b.border;
   }
 };
 

@@ -63,17 +63,6 @@ PhraseMatcher::PhraseMatcher(std::span<const Phrase> phrases) {
     credits[n] = std::max(credits[n], credits[static_cast<size_t>(shorter)]);
     states_[n].arrival = std::exp(ends[n] + credits[n]);
     states_[n].inverse_credit = std::exp(-credits[n]);
-    most_end_ = std::max(most_end_, ends[n]);
-    most_credit_ = std::max(most_credit_, credits[n]);
-  }
-  // A step leads to a child, or to where one of a shorter suffix leads, or to the state of nothing.
-  std::vector<double> arrivals(states_.size(), 1);
-  for (size_t n = 0; n < states_.size(); ++n) {
-    State& s = states_[n];
-    if (n > 0) arrivals[n] = arrivals[static_cast<size_t>(s.shorter)];
-    for (int32_t c = s.first_child; c < s.end_child; ++c)
-      arrivals[n] = std::max(arrivals[n], states_[static_cast<size_t>(c)].arrival);
-    s.most = arrivals[n] * s.inverse_credit;
   }
 }
 

@@ -40,15 +40,18 @@ class PhraseMatcher {
   }
   // The last symbol seen, where the state is not 0.
   int32_t symbol(int32_t state) const { return states_[static_cast<size_t>(state)].symbol; }
+  // Calls `take(symbol)` for what goes on with some of what has been seen; a symbol may come twice.
+  template <class Take>
+  void for_continuations(int32_t state, const Take& take) const {
+    for (; state != 0; state = states_[static_cast<size_t>(state)].shorter) {
+      const State& s = states_[static_cast<size_t>(state)];
+      for (int32_t c = s.first_child; c < s.end_child; ++c)
+        take(states_[static_cast<size_t>(c)].symbol);
+    }
+  }
   // No phrase goes on: takes the credit back.
   double end_gain(int32_t state) const {
     return states_[static_cast<size_t>(state)].inverse_credit;
-  }
-  // No step from here has a larger gain.
-  double most_gain(int32_t state) const { return states_[static_cast<size_t>(state)].most; }
-  // No gain of several steps is larger, if phrases end at so many of them at most.
-  double most_gain_of_steps(int32_t ends) const {
-    return std::exp(ends * most_end_ + most_credit_);
   }
 
  private:
@@ -58,7 +61,6 @@ class PhraseMatcher {
     int32_t shorter = 0;  // the longest other suffix that some phrase begins with
     double arrival = 1;   // of the phrases that end here, and the credit
     double inverse_credit = 1;
-    double most = 1;
   };
 
   int32_t child(int32_t state, int32_t symbol) const {
@@ -76,7 +78,6 @@ class PhraseMatcher {
   }
 
   std::vector<State> states_;  // level by level
-  double most_end_ = 0, most_credit_ = 0;
 };
 
 }  // namespace rondo::decode

@@ -107,8 +107,11 @@ void PrefixSearch::choose_extending() {
   const bool is_full = next_.size() == static_cast<size_t>(options_.beam);
   if (is_full) threshold_ = std::max(threshold_, worst);
   double most = 0;
-  for (size_t i = 0; i < active_.size(); ++i)
-    most = std::max(most, totals_[i] * grammar_.most_gain(node(active_[i].node).state));
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const GrammarState& state = node(active_[i].node).state;
+    most = std::max(most, totals_[i] * grammar_.most_gain(state, memo_) *
+                              grammar_.phrase_labels(state, phrases_).most);
+  }
   extending_.clear();
   for (const int32_t label : written_) {
     const double p = frame_[static_cast<size_t>(label)];
@@ -147,19 +150,32 @@ inline void PrefixSearch::extend(int32_t slot, int32_t label) {
 void PrefixSearch::extend(int32_t slot) {
   const auto at = static_cast<size_t>(slot);
   const GrammarState& state = node(active_[at].node).state;
-  const double most = totals_[at] * grammar_.most_gain(state);
-  const auto reaches = [&](int32_t label) {
-    return most * frame_[static_cast<size_t>(label)] > threshold_;
+  const double most = totals_[at] * grammar_.most_gain(state, memo_);
+  const auto reaches = [&](int32_t label, double phrase_gain) {
+    return most * phrase_gain * frame_[static_cast<size_t>(label)] > threshold_;
   };
+  const PhraseLabels& phrases = grammar_.phrase_labels(state, phrases_);
   if (grammar_.lists_followers()) {
     for (uint64_t bits = grammar_.followers(state) & extending_bits_; bits != 0; bits &= bits - 1) {
       const int32_t label = class_of_bit_[std::countr_zero(bits)];
-      if (reaches(label)) extend(slot, label);
+      if (reaches(label, phrases.most)) extend(slot, label);
     }
   } else {
-    for (const int32_t label : extending_) {
-      if (!reaches(label)) break;
-      extend(slot, label);
+    size_t tried = 0;
+    while (tried < extending_.size() && reaches(extending_[tried], phrases.idle))
+      extend(slot, extending_[tried++]);
+    const auto others = std::span(extending_).subspan(tried);
+    // What phrases alone bring in: found from the side where there is less to look at.
+    if (phrases.labels.size() < others.size()) {
+      for (const auto& [label, gain] : phrases.labels) {
+        const bool may = frame_[static_cast<size_t>(label)] >= smallest_;
+        if (may && reaches(label, gain) && !reaches(label, phrases.idle)) extend(slot, label);
+      }
+    } else if (!phrases.labels.empty()) {
+      for (const int32_t label : others) {
+        if (!reaches(label, phrases.most)) break;
+        if (reaches(label, phrases.gain(label))) extend(slot, label);
+      }
     }
   }
   const size_t many = 4 * static_cast<size_t>(options_.beam) + 64;

@@ -93,6 +93,7 @@ class PrefixSearch {
   const Grammar& grammar_;
   const DecoderOptions& options_;
   ModelMemo memo_;
+  PhraseMemo phrases_;
   int32_t frames_ = 0, blank_frames_ = 0;
   bool possible_ = true;
   int64_t exponent_ = 0;  // of 2: what probabilities were divided by

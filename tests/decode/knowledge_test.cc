@@ -368,17 +368,57 @@ ngram 2=3
 \end\
 )",
                                                    "test");
-  const Scores s = random_scores(5, 4, 5);
+  // Of the text, which has one space between words and none at its ends, however many are spelled.
+  const Scores s = random_scores(6, 4, 5);
+  DecoderKnowledge k;
+  k.language_model = model;
+  for (const double token_score : {0.7, -0.4}) {
+    DecoderOptions o = everything(true);
+    o.word_score = token_score;
+    const Decoder decoder(vocabulary, o, k);
+    CHECK(decoder.unit() == ModelUnit::tokens);
+    Expected expected;
+    std::map<std::string, double> log10;
+    for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+      const std::string text = vocabulary.text(labels);
+      std::vector<std::string> tokens;
+      for (const char c : text) tokens.push_back(c == ' ' ? "<space>" : std::string(1, c));
+      expected.add(text, p, lm_score(model, tokens, o), true);
+      const double words = o.word_score * static_cast<double>(tokens.size());
+      log10[text] = (lm_score(model, tokens, o) - words) / (o.lm_weight * ln10);
+    }
+    compare(s, decoder, expected);
+    for (const DecodedText& t : decoder.decode(s.values.data(), s.frames))
+      CHECK(t.lm_log10 == Approx(log10.at(t.text)));
+  }
+}
+
+TEST_CASE("a language model of pieces scores them as a text has them", "[decoder]") {
+  const std::vector<std::string> names = {"<blank>", "\u2581", "\u2581a", "a", "b"};
+  const Vocabulary vocabulary(names, {}, "", "test");
+  REQUIRE(vocabulary.border() == WordBorder::prefix);
+  const LanguageModel model = LanguageModel::parse(
+      "\\data\\\nngram 1=7\nngram 2=4\n\\1-grams:\n"
+      "-2\t<unk>\n-99\t<s>\t-0.3\n-0.9\t</s>\n"
+      "-1.2\t\u2581\t-0.4\n-0.7\t\u2581a\t-0.2\n"
+      "-0.9\ta\n-0.8\tb\t-0.1\n"
+      "\\2-grams:\n-0.3\t<s> \u2581\n-0.2\t\u2581 b\n"
+      "-0.5\tb \u2581\n-0.4\t\u2581a </s>\n\\end\\\n",
+      "test");
+  const Scores s = random_scores(5, 5, 17);
   const DecoderOptions o = everything(true);
   DecoderKnowledge k;
   k.language_model = model;
   const Decoder decoder(vocabulary, o, k);
-  CHECK(decoder.unit() == ModelUnit::tokens);
+  REQUIRE(decoder.unit() == ModelUnit::tokens);
   Expected expected;
   for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+    // A mark by itself counts where a piece that has none follows.
     std::vector<std::string> tokens;
-    for (const int32_t label : labels)
-      tokens.push_back(label == 1 ? "<space>" : spaced[static_cast<size_t>(label)]);
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const bool counts = labels[i] != 1 || (i + 1 < labels.size() && labels[i + 1] > 2);
+      if (counts) tokens.push_back(names[static_cast<size_t>(labels[i])]);
+    }
     expected.add(vocabulary.text(labels), p, lm_score(model, tokens, o), true);
   }
   compare(s, decoder, expected);
