@@ -268,7 +268,9 @@ void Grammar::warn_of_unspellable(const Vocabulary& vocabulary,
   int count = 0;
   for (const HotWord& hot : hot_words) {
     const std::vector<std::string> words = split_words(hot.phrase);
-    if (std::all_of(words.begin(), words.end(), spellable)) continue;
+    if (std::all_of(words.begin(), words.end(),
+                    [&](const std::string& word) { return spellable(word); }))
+      continue;
     if (++count <= shown) names += str(count == 1 ? "'" : ", '", hot.phrase, "'");
   }
   if (count == 0) return;
