@@ -18,7 +18,7 @@ namespace rondo {
 namespace {
 
 struct DecodeOptions {
-  std::string vocabulary, format = "text", out;
+  std::string vocabulary, format, out;
   OutputsOptions outputs;
   std::vector<std::string> files;
   int threads = 0;
@@ -37,7 +37,6 @@ Prediction decode_one(const DecodeOptions& o, const Vocabulary& vocabulary, cons
 }
 
 int run_decode(const DecodeOptions& o) {
-  require_fitting(o.decoding, o.format);
   if (o.frame_ms == 0 && o.format != "text" && o.format != "jsonl")
     throw WrongUsage("--format " + o.format + " has seconds: --frame-ms says how long a frame is");
   const Vocabulary vocabulary = open_vocabulary(o.vocabulary, o.outputs);
@@ -82,7 +81,7 @@ void add_decode(Command& program) {
       .required()
       .check(check_file_name);
   add_outputs_options(command, &o->outputs);
-  o->decoding.beam = usual_beam;
+  o->decoding.default_beam = 100;
   add_decoding_options(command, &o->decoding, true);
   command
       .add_option("--frame-ms", o->frame_ms,
@@ -92,10 +91,9 @@ void add_decode(Command& program) {
       .show_default();
   command
       .add_option("--format", o->format,
-                  "text; jsonl, with words, times and probabilities; ctm and textgrid, words with "
-                  "their times; srt and vtt, subtitles")
-      .one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt"})
-      .show_default();
+                  "text [the default]; jsonl, with words, times and probabilities [with --nbest]; "
+                  "ctm and textgrid, words with their times; srt and vtt, subtitles")
+      .one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt"});
   command.add_option("--out", o->out, "folder for a file of each input: textgrid, srt, vtt")
       .type_name("FOLDER");
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
@@ -104,7 +102,10 @@ void add_decode(Command& program) {
   command.footer(
       "\nExample:  rondo decode vocab.json logits.npy --frame-ms 20 --format jsonl\n"
       "          rondo decode tokens.txt outputs --lm 4gram.lm --hot-words names.txt\n");
-  command.action([o] { return run_decode(*o); });
+  command.action([o] {
+    o->format = format_of(o->decoding, o->format);
+    return run_decode(*o);
+  });
 }
 
 }  // namespace rondo

@@ -265,7 +265,7 @@ int run_eval(const EvalOptions& o) {
   EvaluationOptions options;
   options.task = results.task;
   const bool is_text = results.task == Task::ctc;
-  if (!is_text && o.decoding.asks_for_search())
+  if (!is_text && o.decoding.searches())
     fail_input(model.file(), ": is not a ctc model: there is no text to search for");
   const std::optional<Decoder> decoder =
       make_decoder(o.decoding, model.vocabulary(), model.description().config.text);

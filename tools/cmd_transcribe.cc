@@ -29,7 +29,7 @@ namespace {
 
 struct PredictOptions {
   std::string command;  // "transcribe" or "predict"
-  std::string model, format = "text", out;
+  std::string model, format, out;
   PictureOptions picture;
   std::vector<std::string> files, others;
   int threads = 0, channel = -1;
@@ -197,15 +197,19 @@ void place(Transcript& t, const InputExtent& extent, const LineConfig& line) {
   const auto pixel = [&](double column) {
     return std::clamp((column - line.padding) * scale, 0.0, static_cast<double>(size.width));
   };
-  for (auto* tokens : {&t.words, &t.characters}) {
-    for (Transcript::Token& token : *tokens) {
-      token.begin = pixel(token.begin);
-      token.end = pixel(token.end);
-      if (line.direction != LineDirection::leftwards) continue;
-      token.begin = std::exchange(token.end, size.width - token.begin);
-      token.begin = size.width - token.begin;
+  const auto place_in = [&](TimedText& text) {
+    for (auto* tokens : {&text.words, &text.characters}) {
+      for (TimedText::Token& token : *tokens) {
+        token.begin = pixel(token.begin);
+        token.end = pixel(token.end);
+        if (line.direction != LineDirection::leftwards) continue;
+        token.begin = std::exchange(token.end, size.width - token.begin);
+        token.begin = size.width - token.begin;
+      }
     }
-  }
+  };
+  place_in(t);
+  for (Transcript::Alternative& a : t.alternatives) place_in(a);
 }
 
 void tell_warning(const InputExtent& extent) {
@@ -313,8 +317,7 @@ void require_fitting(const PredictOptions& o) {
   style.format = prediction_format(o.format);
   style.folder = o.out;
   require_fitting_output(style, o.format);
-  require_fitting(o.decoding, o.format);
-  if (o.search_on_device() && !o.decoding.asks_for_search())
+  if (o.search_on_device() && !o.decoding.searches())
     throw WrongUsage("--search-on device takes a search: --beam 100, say");
   if (o.stream && !o.others.empty())
     throw WrongUsage("--stream takes a model by itself, without --with");
@@ -387,15 +390,16 @@ void add_common_options(Command& command, PredictOptions* o) {
   const bool writes = o->command == "transcribe";
   CommandOption format = command.add_option(
       "--format", o->format,
-      writes ? "text; jsonl, with all that is known; ctm and textgrid, words with their times; srt "
+      writes ? "text [the default]; jsonl, with all that is known [with --nbest]; ctm and "
+               "textgrid, words with their times; srt "
                "and vtt, subtitles; hocr, alto and page, of pages and images of lines; npy, the "
                "network's outputs"
-             : "text; jsonl, with all that is known; npy, the network's outputs");
+             : "text [the default]; jsonl, with all that is known; npy, the network's outputs");
   if (writes) {
-    format.one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt", "hocr", "alto", "page", "npy"})
-        .show_default();
+    format.one_of(
+        {"text", "jsonl", "ctm", "textgrid", "srt", "vtt", "hocr", "alto", "page", "npy"});
   } else {
-    format.one_of({"text", "jsonl", "npy"}).show_default();
+    format.one_of({"text", "jsonl", "npy"});
   }
   command.add_option(
       "--out", o->out,
@@ -448,7 +452,10 @@ void add_transcribe(Command& program) {
       "          rondo transcribe lines line.png\n"
       "          rondo transcribe lines pages --format page --out read\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
-  command.action([o] { return run_predict(*o); });
+  command.action([o] {
+    o->format = format_of(o->decoding, o->format);
+    return run_predict(*o);
+  });
 }
 
 void add_predict(Command& program) {
@@ -458,7 +465,10 @@ void add_predict(Command& program) {
   o->command = "predict";
   add_common_options(command, o.get());
   command.footer("\nExample:  rondo predict run test.jsonl --format jsonl\n");
-  command.action([o] { return run_predict(*o); });
+  command.action([o] {
+    o->format = format_of(o->decoding, o->format);
+    return run_predict(*o);
+  });
 }
 
 }  // namespace rondo

@@ -104,9 +104,9 @@ int run_tune(const TuneOptions& o) {
   std::printf(" lm-weight  word-score        WER        CER\n");
   TuningOptions tuning;
   tuning.by_characters = o.metric == "cer";
-  const TriedWeights best =
-      tune_weights(data.utterances, data.vocabulary, search_options(o.decoding), knowledge, tuning,
-                   threads, print_row);
+  const TriedWeights best = tune_weights(data.utterances, data.vocabulary,
+                                         search_options(o.decoding, data.vocabulary.classes()),
+                                         knowledge, tuning, threads, print_row);
   std::printf("\nbest: --lm-weight %.4g --word-score %.4g  (WER %.2f %%, CER %.2f %%)\n",
               best.lm_weight, best.word_score, 100 * best.errors.wer(), 100 * best.errors.cer());
   return 0;

@@ -61,6 +61,16 @@ def test_what_is_told():
         check(abs(line["words"][0]["probability"] - 0.9) < 1e-6, line)
         best = [a["log_probability"] for a in line["alternatives"]]
         check(len(best) == 3 and best == sorted(best, reverse=True) and best[0] < 0, line)
+        # Each has words with times of its own, and --nbest asks for all that it needs.
+        check(line["alternatives"][0]["words"] == line["words"], line)
+        for one in line["alternatives"]:
+            check(" ".join(w["text"] for w in one["words"]) == one["text"], one)
+            check(all(0 <= w["begin"] < w["end"] <= 0.12 for w in one["words"]), one)
+        check(said("decode", root / "tokens", root / "x.npy", "--frame-ms", 20, "--nbest", 3) == out, "by itself")
+        all_texts = json.loads(said("decode", root / "tokens", root / "x.npy", "--nbest", 150))["alternatives"]
+        check(len(all_texts) > 3 and "words" in all_texts[-1], all_texts)
+        for wrong in (["--beam", 2], ["--beam", 0], ["--format", "text"], ["--format", "ctm", "--frame-ms", 20]):
+            run("decode", root / "tokens", root / "x.npy", "--nbest", 3, *wrong, code=2, errs="--nbest 3 takes")
         # Logits, probabilities and their logarithms are one and the same; any number of threads is.
         both = [said("decode", root / "tokens", root, "--threads", n) for n in (1, 2)]
         check(both[0] == both[1] == f"{root}/x.npy\ta b\n{root}/y.npy\tbb\n", both)

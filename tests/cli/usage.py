@@ -95,7 +95,7 @@ def test_wrong_usage_is_2():
         (["transcribe", "model", ""], "files: an empty name, expected that of a file"),
         (["transcribe", "model", "a.wav", "--chunk-ms", "0.5"], "'0.5', expected a number from 1 to 3600000\n"),
         (["transcribe", "model", "a.wav", "--beam", "4", "--nbest", "5", "--format", "jsonl"], "a --beam that is at least as large"),
-        (["transcribe", "model", "a.wav", "--nbest", "2"], "--nbest takes --format jsonl"),
+        (["transcribe", "model", "a.wav", "--nbest", "2", "--format", "srt"], "--nbest 2 takes --format jsonl, it is srt"),
         (["transcribe", "model", "a.wav", "--picture"], "--picture needs a value"),
         (["train", "--frobnicate"], "unknown option '--frobnicate' of 'rondo train'"),
         (["eval", "model", "m.jsonl", "--hypothesis", "h"], "'--hypothesis' of 'rondo eval'; did you mean '--hypotheses'?"),

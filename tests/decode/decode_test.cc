@@ -196,7 +196,6 @@ TEST_CASE("a transcript of a line from right to left has its words in the order 
   const std::string alef = "\xd7\x90", bet = "\xd7\x91", gimel = "\xd7\x92";
   Transcript t;
   t.text = alef + " 21 " + bet + gimel;
-  t.alternatives = {{t.text, 1, 2, 3}};
   double at = 0;
   for (const std::string& c :
        {alef, std::string(" "), std::string("2"), std::string("1"), std::string(" "), bet, gimel}) {
@@ -204,9 +203,13 @@ TEST_CASE("a transcript of a line from right to left has its words in the order 
     at += 2;
   }
   t.words = {{"made of", 0, 1, 1}, {"the labels", 2, 3, 1}};
+  t.alternatives.emplace_back();
+  static_cast<TimedText&>(t.alternatives.back()) = t;
   turn_leftwards(t);
   CHECK(t.text == alef + " 12 " + bet + gimel);
   CHECK(t.alternatives[0].text == t.text);
+  REQUIRE(t.alternatives[0].words.size() == t.words.size());
+  CHECK(t.alternatives[0].words[0].text == t.words[0].text);
   REQUIRE(t.words.size() == 3);
   CHECK((t.words[1].text == "12" && t.words[1].begin == 4 && t.words[1].end == 7));
   CHECK(t.words[1].probability == Approx(0.7));

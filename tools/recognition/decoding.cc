@@ -1,5 +1,6 @@
 #include "tools/recognition/decoding.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -8,11 +9,28 @@
 
 namespace rondo {
 
-DecoderOptions search_options(const DecodingOptions& o) {
+namespace {
+
+constexpr int usual_beam = 100;
+// Of many classes nearly all are as good as impossible in a frame.
+constexpr int32_t many_classes = 256;
+constexpr double floor_of_many = 0.001;
+
+}  // namespace
+
+int DecodingOptions::beam_used() const {
+  if (beam >= 0) return beam;
+  return needs_search() ? std::max(usual_beam, nbest) : default_beam;
+}
+
+DecoderOptions search_options(const DecodingOptions& o, int32_t classes) {
   DecoderOptions s = o.search;
-  s.beam = o.beam < 0 ? usual_beam : o.beam;
+  s.beam = o.beam_used();
   s.nbest = o.nbest;
-  if (o.token_floor > 0) s.token_floor = std::log(o.token_floor);
+  const double floor = o.token_floor >= 0       ? o.token_floor
+                       : classes > many_classes ? floor_of_many
+                                                : 0;
+  if (floor > 0) s.token_floor = std::log(floor);
   if (o.score_range > 0) s.score_range = o.score_range;
   s.unit = o.unit == "words"    ? ModelUnit::words
            : o.unit == "tokens" ? ModelUnit::tokens
@@ -22,15 +40,14 @@ DecoderOptions search_options(const DecodingOptions& o) {
 }
 
 void add_decoding_options(Command& command, DecodingOptions* o, bool shows_all) {
-  CommandOption beam =
-      command
-          .add_option("--beam", o->beam,
-                      std::string("search for the most probable text among so many beginnings of "
-                                  "one; 0: the best class of each frame") +
-                          (o->beam < 0 ? "; 100 where what follows is given, else 0" : ""))
-          .range(0, 100000)
-          .type_name("INT");
-  if (o->beam >= 0) beam.show_default();
+  command
+      .add_option("--beam", o->beam,
+                  str("search for the most probable text among so many beginnings of one; 0: the "
+                      "best class of each frame",
+                      o->default_beam > 0 ? str(" [", o->default_beam, "]")
+                                          : "; 100 where what follows needs a search, else 0"))
+      .range(0, 100000)
+      .type_name("INT");
   command.add_option("--lm", o->lm, "n-gram language model: ARPA, or of rondo lm")
       .type_name("FILE");
   command
@@ -72,11 +89,12 @@ void add_decoding_options(Command& command, DecodingOptions* o, bool shows_all) 
       .one_of({"auto", "words", "tokens"})
       .show_default();
   command
-      .add_option("--token-floor", o->token_floor,
-                  "classes less probable than this in a frame begin nothing there; faster")
+      .add_option(
+          "--token-floor", o->token_floor,
+          str("classes less probable than this in a frame begin nothing there; faster. ",
+              floor_of_many, " where there are more than ", many_classes, " classes, else 0"))
       .range(0.0, 1.0)
-      .type_name("FLOAT")
-      .show_default();
+      .type_name("FLOAT");
   command
       .add_option("--score-range", o->score_range,
                   "drop what is worse than the best by more than this; faster. 0: nothing")
@@ -84,7 +102,7 @@ void add_decoding_options(Command& command, DecodingOptions* o, bool shows_all) 
       .type_name("FLOAT")
       .show_default();
   if (!shows_all) return;
-  command.add_option("--nbest", o->nbest, "so many texts, as alternatives of --format jsonl")
+  command.add_option("--nbest", o->nbest, "so many texts, as alternatives in --format jsonl")
       .range(1, 100000)
       .type_name("INT")
       .show_default();
@@ -106,16 +124,34 @@ void add_confidence_option(Command& command, std::string* name, bool by_search) 
       .show_default();
 }
 
-void require_fitting(const DecodingOptions& o, const std::string& format) {
-  const int beam = o.asks_for_search() ? (o.beam < 0 ? usual_beam : o.beam) : 0;
-  if (o.nbest > 1 && (beam < o.nbest || format != "jsonl"))
-    throw WrongUsage("--nbest takes --format jsonl and a --beam that is at least as large");
-  if (beam == 0 && confidence_of(o.confidence) == Confidence::posterior)
-    throw WrongUsage("--confidence posterior compares the texts of a search: --beam 100, say");
+namespace {
+
+void require_search(const DecodingOptions& o) {
+  if (!o.searches() && o.needs_search())
+    throw WrongUsage(
+        o.knows_something()
+            ? "--lm, --lexicon and --hot-words need a search, --beam 0 is none"
+            : "--confidence posterior compares the texts of a search, --beam 0 is none");
+}
+
+}  // namespace
+
+std::string format_of(const DecodingOptions& o, const std::string& given) {
+  if (o.nbest > 1) {
+    if (o.beam >= 0 && o.beam < o.nbest)
+      throw WrongUsage(
+          str("--nbest ", o.nbest, " takes a --beam that is at least as large, it is ", o.beam));
+    if (!given.empty() && given != "jsonl")
+      throw WrongUsage(str("--nbest ", o.nbest, " takes --format jsonl, it is ", given));
+    return "jsonl";
+  }
+  require_search(o);
+  return given.empty() ? "text" : given;
 }
 
 DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& vocabulary,
                                 const TextRules& rules) {
+  require_search(o);
   DecoderKnowledge k;
   if (!o.lm.empty()) k.language_model = LanguageModel::open(o.lm);
   if (!o.lexicon.empty()) k.lexicon = open_lexicon(o.lexicon, vocabulary);
@@ -141,7 +177,7 @@ void require_effect(const DecodingOptions& o) {
   const auto require = [](bool as_usual, const char* option, bool has_effect, const char* with) {
     if (!as_usual && !has_effect) throw WrongUsage(str(option, " goes with ", with));
   };
-  const bool searches = o.asks_for_search();
+  const bool searches = o.searches();
   constexpr const char* search = "a search: --lm, --lexicon, --hot-words or --beam 100, say";
   require(o.search.lm_weight == usual.search.lm_weight, "--lm-weight", !o.lm.empty(), "--lm");
   require(o.search.unknown_score == usual.search.unknown_score, "--unknown-score", !o.lm.empty(),
@@ -158,13 +194,11 @@ void require_effect(const DecodingOptions& o) {
 
 std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& vocabulary,
                                     const TextRules& rules) {
-  if (!o.asks_for_search()) {
-    if (o.knows_something())
-      throw WrongUsage("--lm, --lexicon and --hot-words need a search, --beam 0 is none");
-  }
+  require_search(o);
   require_effect(o);
-  if (!o.asks_for_search()) return {};
-  Decoder decoder(vocabulary, search_options(o), read_knowledge(o, vocabulary, rules));
+  if (!o.searches()) return {};
+  Decoder decoder(vocabulary, search_options(o, vocabulary.classes()),
+                  read_knowledge(o, vocabulary, rules));
   for (const std::string& w : decoder.warnings()) warn(w);
   return decoder;
 }

@@ -11,18 +11,21 @@
 
 namespace rondo {
 
-inline constexpr int usual_beam = 100;
-
 struct DecodingOptions {
-  int beam = -1;  // not given: 0, or the usual one where something is known that needs a search
+  int beam = -1;         // not given
+  int default_beam = 0;  // of the command, where nothing needs a search
   int nbest = 1;
   std::string lm, lexicon, silence, hot_words, unit = "auto";
-  double hot_word_weight = 5, token_floor = 0, score_range = 0;
+  double hot_word_weight = 5, score_range = 0;
+  double token_floor = -1;  // not given
   DecoderOptions search = {};
   std::string confidence = "mean";
 
   bool knows_something() const { return !lm.empty() || !lexicon.empty() || !hot_words.empty(); }
-  bool asks_for_search() const { return beam > 0 || (beam < 0 && knows_something()); }
+  bool needs_search() const { return knows_something() || nbest > 1 || confidence == "posterior"; }
+  // That is used; 0: there is no search.
+  int beam_used() const;
+  bool searches() const { return beam_used() > 0; }
 };
 
 // `shows_all`: whether the command shows several texts and how sure their words are.
@@ -30,9 +33,10 @@ void add_decoding_options(Command& command, DecodingOptions* options, bool shows
 // --confidence; `by_search`: whether there may be one that finds posteriors.
 void add_confidence_option(Command& command, std::string* name, bool by_search);
 
+// What --format is where it is not given: "jsonl" where several texts are asked for, else "text".
 // Throws WrongUsage for several texts where the format has no place for them, or the beam none, and
-// for confidence by a search where there is none.
-void require_fitting(const DecodingOptions& options, const std::string& format);
+// for what needs a search where --beam 0 says that there is none.
+std::string format_of(const DecodingOptions& options, const std::string& given);
 
 // For a model with these classes; none where no search is asked for. Reads the files, says on
 // standard error what looks wrong in them. Throws WrongUsage for options that do not go together,
@@ -40,8 +44,8 @@ void require_fitting(const DecodingOptions& options, const std::string& format);
 std::optional<Decoder> make_decoder(const DecodingOptions& options, const Vocabulary& vocabulary,
                                     const TextRules& rules = {});
 
-// What the options say of the search.
-DecoderOptions search_options(const DecodingOptions& options);
+// What the options say of the search among so many classes.
+DecoderOptions search_options(const DecodingOptions& options, int32_t classes);
 // What the options name, read.
 DecoderKnowledge read_knowledge(const DecodingOptions& options, const Vocabulary& vocabulary,
                                 const TextRules& rules = {});

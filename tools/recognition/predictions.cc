@@ -150,6 +150,7 @@ Json prediction_json(Task task, const ModelInput& input, const Prediction& p,
         Json all = Json::array();
         for (const auto& a : p.transcript.alternatives) {
           all.push_back(Json::object({{"text", a.text},
+                                      {"words", tokens_json(a.words)},
                                       {"score", a.score},
                                       {"log_probability", a.log_probability},
                                       {"lm_log10", a.lm_log10}}));

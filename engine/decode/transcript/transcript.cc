@@ -11,18 +11,23 @@
 #include "kernels/base/error.h"
 
 namespace rondo {
-void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
-                std::span<const SpelledWord> words, double frame_seconds, Confidence confidence) {
+namespace {
+
+// Fills in characters and words, found in the frames of `logits`.
+void set_times(TimedText& t, std::span<const float> logits, const Vocabulary& vocabulary,
+               std::span<const TimedLabel> labels, std::span<const SpelledWord> words,
+               double frame_seconds, Confidence confidence) {
   std::vector<double> sure;
+  const int64_t classes = vocabulary.classes();
   for (const TimedLabel& l : labels) {
-    Transcript::Token& c = t.characters.emplace_back();
+    TimedText::Token& c = t.characters.emplace_back();
     c.text = l.label == wildcard_label ? "*" : vocabulary.token(l.label).name;
     c.begin = l.first_frame * frame_seconds;
     c.end = l.end_frame * frame_seconds;
     const int64_t frames = l.end_frame - l.first_frame;
-    const auto rows = std::span(t.logits).subspan(static_cast<size_t>(l.first_frame * t.classes),
-                                                  static_cast<size_t>(frames * t.classes));
-    c.probability = label_confidence(confidence, rows, t.classes, l.label);
+    const auto rows = logits.subspan(static_cast<size_t>(l.first_frame * classes),
+                                     static_cast<size_t>(frames * classes));
+    c.probability = label_confidence(confidence, rows, classes, l.label);
     sure.push_back(c.probability);
   }
   for (const SpelledWord& w : words) {
@@ -30,7 +35,7 @@ void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const Tim
     const auto first = static_cast<size_t>(w.first_label);
     const auto count = static_cast<size_t>(w.end_label - w.first_label);
     const auto parts = std::span(t.characters).subspan(first, count);
-    Transcript::Token& word = t.words.emplace_back();
+    TimedText::Token& word = t.words.emplace_back();
     word.text = w.text;
     word.begin = parts.front().begin;
     word.end = parts.back().end;
@@ -38,16 +43,14 @@ void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const Tim
   }
 }
 
-namespace {
-
-void set_posteriors(Transcript& t, const DecodedText& text) {
+void set_posteriors(TimedText& t, const DecodedText& text) {
   RONDO_CHECK(text.label_posteriors.size() == text.labels.size(),
               "confidence by posteriors takes a decoder that finds them");
   for (size_t i = 0; i < t.characters.size(); ++i)
     t.characters[i].probability = text.label_posteriors[i];
   auto word = t.words.begin();
   for (size_t i = 0; i < text.words.size(); ++i) {
-    if (text.words[i].first_label == text.words[i].end_label) continue;  // set_labels leaves it out
+    if (text.words[i].first_label == text.words[i].end_label) continue;  // set_times leaves it out
     (word++)->probability = text.word_posteriors[i];
   }
 }
@@ -62,6 +65,11 @@ Transcript without_text(std::vector<float> logits, const Vocabulary& vocabulary)
 }
 
 }  // namespace
+
+void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
+                std::span<const SpelledWord> words, double frame_seconds, Confidence confidence) {
+  set_times(t, t.logits, vocabulary, labels, words, frame_seconds, confidence);
+}
 
 Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
                          const Decoder* decoder, double frame_seconds, Confidence confidence) {
@@ -84,42 +92,54 @@ Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary
                          const std::vector<DecodedText>& texts, double frame_seconds,
                          Confidence confidence) {
   Transcript t = without_text(std::move(logits), vocabulary);
-  for (const DecodedText& d : texts)
-    t.alternatives.push_back({d.text, d.score, d.log_probability, d.lm_log10});
-  const DecodedText& best = texts.front();
-  t.text = best.text;
-  const auto labels = forced_alignment(t.logits.data(), static_cast<int32_t>(t.frames),
-                                       vocabulary.classes(), best.labels, vocabulary.blank());
   const bool by_search = confidence == Confidence::posterior;
-  set_labels(t, vocabulary, labels, best.words, frame_seconds,
-             by_search ? Confidence::mean : confidence);
-  if (by_search) set_posteriors(t, best);
+  for (const DecodedText& d : texts) {
+    Transcript::Alternative& a = t.alternatives.emplace_back();
+    a.text = d.text;
+    a.score = d.score;
+    a.log_probability = d.log_probability;
+    a.lm_log10 = d.lm_log10;
+    const auto labels = forced_alignment(t.logits.data(), static_cast<int32_t>(t.frames),
+                                         vocabulary.classes(), d.labels, vocabulary.blank());
+    set_times(a, t.logits, vocabulary, labels, d.words, frame_seconds,
+              by_search ? Confidence::mean : confidence);
+    if (by_search) set_posteriors(a, d);
+  }
+  static_cast<TimedText&>(t) = t.alternatives.front();
   return t;
 }
 
-void turn_leftwards(Transcript& t) {
+namespace {
+
+void turn(TimedText& t) {
   std::vector<char32_t> begins;
-  for (const Transcript::Token& c : t.characters) begins.push_back(code_points(c.text).at(0));
-  std::vector<Transcript::Token> characters;
+  for (const TimedText::Token& c : t.characters) begins.push_back(code_points(c.text).at(0));
+  std::vector<TimedText::Token> characters;
   for (const size_t i : leftward_order(begins)) characters.push_back(std::move(t.characters[i]));
   t.characters = std::move(characters);
   t.text = in_leftward_order(t.text);
-  for (Transcript::Alternative& a : t.alternatives) a.text = in_leftward_order(a.text);
   t.words.clear();
   double letters = 0;  // of the word
-  for (const Transcript::Token& c : t.characters) {
+  for (const TimedText::Token& c : t.characters) {
     if (is_white_space(code_points(c.text).at(0))) {
       letters = 0;
       continue;
     }
     if (letters == 0) t.words.push_back({"", c.begin, c.end, 0});
-    Transcript::Token& word = t.words.back();
+    TimedText::Token& word = t.words.back();
     word.text += c.text;
     word.begin = std::min(word.begin, c.begin);
     word.end = std::max(word.end, c.end);
     word.probability = (word.probability * letters + c.probability) / (letters + 1);
     ++letters;
   }
+}
+
+}  // namespace
+
+void turn_leftwards(Transcript& t) {
+  turn(t);
+  for (Transcript::Alternative& a : t.alternatives) turn(a);
 }
 
 }  // namespace rondo

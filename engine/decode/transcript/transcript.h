@@ -16,18 +16,21 @@
 
 namespace rondo {
 
-// One utterance, decoded. Times are in seconds from its start.
-struct Transcript {
-  std::string text;
+// A text with the times of its parts, in seconds from the start of the utterance.
+struct TimedText {
   struct Token {
     std::string text;
     double begin = 0, end = 0;
     double probability = 0;  // how sure it is, by the definition of Confidence that was chosen
   };
+  std::string text;
   std::vector<Token> characters, words;  // `characters`: labels, whatever they stand for
+};
+
+// One utterance, decoded.
+struct Transcript : TimedText {
   // By a decoder: the best texts, the first of which is this one. See DecodedText.
-  struct Alternative {
-    std::string text;
+  struct Alternative : TimedText {
     double score = 0, log_probability = 0, lm_log10 = 0;
   };
   std::vector<Alternative> alternatives;
