@@ -181,7 +181,17 @@ Decoder::Decoder(Vocabulary vocabulary, const DecoderOptions& options,
   RONDO_CHECK(knowledge.silence >= -1 && knowledge.silence < vocabulary.classes() &&
                   knowledge.silence != vocabulary.blank(),
               "silence is class ", knowledge.silence);
-  tables_ = std::make_shared<const Tables>(std::move(vocabulary), options, knowledge);
+  const auto kept = std::make_shared<const DecoderKnowledge>(knowledge);
+  tables_ = std::make_shared<const Tables>(std::move(vocabulary), options, kept, kept->hot_words,
+                                           nullptr);
+}
+
+Decoder Decoder::with_hot_words(std::span<const HotWord> hot_words) const {
+  const Tables& t = *tables_;
+  Decoder other = *this;
+  other.tables_ =
+      std::make_shared<const Tables>(t.vocabulary, t.options, t.knowledge, hot_words, &t.grammar);
+  return other;
 }
 
 const Vocabulary& Decoder::vocabulary() const { return tables_->vocabulary; }

@@ -82,7 +82,7 @@ struct DecoderKnowledge {
   std::vector<Spelling> lexicon;
   // A token that may stand between the lexicon's words, and at either end; -1: there is none.
   int32_t silence = -1;
-  // Phrases of whole words. Those that the lexicon does not have are added to it. Without borders
+  // Phrases of whole words. What the lexicon does not have is no word, hot or not. Without borders
   // between words they are found anywhere.
   std::vector<HotWord> hot_words;
 };
@@ -109,6 +109,10 @@ class Decoder {
  public:
   Decoder(Vocabulary vocabulary, const DecoderOptions& options,
           const DecoderKnowledge& knowledge = {});
+
+  // The same with other hot words, for one stream, say. Shares the language model, and, but with a
+  // lexicon, the list of words.
+  Decoder with_hot_words(std::span<const HotWord> hot_words) const;
 
   const Vocabulary& vocabulary() const;
   const DecoderOptions& options() const;

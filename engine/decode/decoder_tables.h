@@ -1,6 +1,7 @@
 // What a Decoder is made of. For decode/ and the folders in it alone.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,12 +14,15 @@
 namespace rondo {
 
 struct Decoder::Tables {
-  Tables(Vocabulary v, const DecoderOptions& o, const DecoderKnowledge& knowledge)
+  // `like`: of the same but for hot words; or nullptr.
+  Tables(Vocabulary v, const DecoderOptions& o, std::shared_ptr<const DecoderKnowledge> k,
+         std::span<const HotWord> hot_words, const decode::Grammar* like)
       : vocabulary(std::move(v)),
         options(o),
-        grammar(vocabulary, options, knowledge),
-        has_lexicon(!knowledge.lexicon.empty()),
-        silence(knowledge.silence) {}
+        knowledge(std::move(k)),
+        grammar(vocabulary, options, *knowledge, hot_words, like),
+        has_lexicon(!knowledge->lexicon.empty()),
+        silence(knowledge->silence) {}
 
   // `last_word`: that ends with the text; no_word: none does.
   std::string text(const decode::PrefixPath& path, int32_t last_word) const;
@@ -28,6 +32,7 @@ struct Decoder::Tables {
 
   const Vocabulary vocabulary;
   const DecoderOptions options;
+  const std::shared_ptr<const DecoderKnowledge> knowledge;
   const decode::Grammar grammar;
   const bool has_lexicon;  // words have texts of their own
   const int32_t silence;

@@ -87,7 +87,8 @@ class Spellable {
 }  // namespace
 
 Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
-                 const DecoderKnowledge& knowledge)
+                 const DecoderKnowledge& knowledge, std::span<const HotWord> hot_words,
+                 const Grammar* like)
     : options_(options), model_(knowledge.language_model) {
   const bool has_lexicon = !knowledge.lexicon.empty();
   for (const Spelling& s : knowledge.lexicon) {
@@ -114,8 +115,8 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
   } else if (vocabulary.border() == WordBorder::every) {
     phrase_symbols_ = PhraseSymbols::labels;
   }
-  if (has_lexicon || scores_words_) add_words(vocabulary, knowledge);
-  if (!knowledge.hot_words.empty()) add_phrases(vocabulary, knowledge.hot_words);
+  if (has_lexicon || scores_words_) add_words(vocabulary, knowledge, hot_words, like);
+  if (!hot_words.empty()) add_phrases(vocabulary, hot_words);
   set_bounds(vocabulary);
 }
 
@@ -148,25 +149,26 @@ void Grammar::set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& kn
   }
 }
 
-int32_t Grammar::word_called(const std::string& text) {
-  const auto [at, is_new] = by_text_.try_emplace(text, static_cast<int32_t>(words_.size()));
+int32_t Grammar::word_called(const std::string& text, WordList& list) const {
+  const auto [at, is_new] = list.by_text.try_emplace(text, static_cast<int32_t>(list.words.size()));
   if (is_new) {
     const auto number = scores_words_ ? model_->word(text) : LanguageModel::unknown;
-    words_.push_back({text, number});
+    list.words.push_back({text, number});
   }
   return at->second;
 }
 
 // All words that may be found, without their weights.
 std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
-                                                   const std::vector<Spelling>& lexicon) {
+                                                   const std::vector<Spelling>& lexicon,
+                                                   WordList& list) {
   std::vector<WordTrie::Entry> entries;
   if (!lexicon.empty()) {
-    for (const Spelling& s : lexicon) entries.push_back({s.labels, word_called(s.word), 0});
+    for (const Spelling& s : lexicon) entries.push_back({s.labels, word_called(s.word, list), 0});
     int64_t known = 0;
-    for (const Word& w : words_) known += w.number != LanguageModel::unknown;
-    if (scores_words_ && 2 * known < static_cast<int64_t>(words_.size()))
-      warnings_.push_back(str("the language model knows ", known, " of the ", words_.size(),
+    for (const Word& w : list.words) known += w.number != LanguageModel::unknown;
+    if (scores_words_ && 2 * known < static_cast<int64_t>(list.words.size()))
+      warnings_.push_back(str("the language model knows ", known, " of the ", list.words.size(),
                               " words of the lexicon"));
     return entries;
   }
@@ -179,7 +181,7 @@ std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
     if (is_special(text)) continue;
     ++all;
     if (spellable(text)) {
-      entries.push_back({characters_of(text), word_called(text), 0});
+      entries.push_back({characters_of(text), word_called(text, list), 0});
       continue;
     }
     LanguageModel::State ignored;
@@ -200,56 +202,57 @@ std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
   return entries;
 }
 
-// Words to be expected are in the list, too. Returns, of each, its share of the largest weight.
-std::unordered_map<int32_t, double> Grammar::add_expected_words(
-    const Vocabulary& vocabulary, const DecoderKnowledge& knowledge,
-    std::vector<WordTrie::Entry>& entries) {
-  const auto listed = static_cast<int32_t>(words_.size());
+// Where every word is in the list, those to be expected are, unless a lexicon says which there are.
+// Where phrases are spelled in words, the matcher hears of them when they are over: until then,
+// each word stands for its share of the largest weight.
+std::shared_ptr<const Grammar::WordList> Grammar::list_words(const Vocabulary& vocabulary,
+                                                             const DecoderKnowledge& knowledge,
+                                                             std::span<const HotWord> hot_words) {
+  const auto list = std::make_shared<WordList>();
+  std::vector<WordTrie::Entry> entries = listed_words(vocabulary, knowledge.lexicon, *list);
   std::unordered_map<int32_t, double> shares;
-  for (const HotWord& hot : knowledge.hot_words) {
+  for (const HotWord& hot : hot_words) {
     const std::vector<std::string> words = split_words(hot.phrase);
     for (const std::string& word : words) {
-      const int32_t number = word_called(word);
-      double& share = shares[number];
-      share = std::max(share, hot.weight / static_cast<double>(words.size()));
-      if (number < listed) continue;
-      if (knowledge.lexicon.empty()) {
-        entries.push_back({characters_of(word), number, 0});
-        continue;
+      if (phrase_symbols_ == PhraseSymbols::words) {
+        const auto at = list->by_text.find(word);
+        if (at == list->by_text.end()) continue;
+        double& share = shares[at->second];
+        share = std::max(share, hot.weight / static_cast<double>(words.size()));
+      } else if (!takes_unknown_ && !list->by_text.contains(word)) {
+        entries.push_back({characters_of(word), word_called(word, *list), 0});
       }
-      const auto labels = vocabulary.spell(word);
-      if (!labels)
-        fail_input("the hot word '", word, "' is not in the lexicon, and tokens do not spell it");
-      entries.push_back({*labels, number, 0});
     }
   }
-  return shares;
+  for (WordTrie::Entry& e : entries) {
+    const LanguageModel::Word number = list->words[static_cast<size_t>(e.word)].number;
+    e.weight = scores_words_ ? unigram(number) : std::log(known_word_gain_);
+    if (const auto at = shares.find(e.word); at != shares.end()) e.weight += at->second;
+  }
+  list->trie = WordTrie(std::move(entries));
+  return list;
 }
 
-void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge) {
-  std::vector<WordTrie::Entry> entries = listed_words(vocabulary, knowledge.lexicon);
-  const auto shares = add_expected_words(vocabulary, knowledge, entries);
-  const auto unigram = [&](LanguageModel::Word number) {
-    LanguageModel::State ignored;
-    return score_of(number, model_->score(model_->empty_context(), number, ignored));
-  };
-  for (WordTrie::Entry& e : entries) {
-    const LanguageModel::Word number = words_[static_cast<size_t>(e.word)].number;
-    e.weight = scores_words_ ? unigram(number) : std::log(known_word_gain_);
-    // Where phrases are spelled in words, the matcher hears of these when they are over.
-    if (phrase_symbols_ == PhraseSymbols::words && shares.contains(e.word))
-      e.weight += shares.at(e.word);
-  }
+double Grammar::unigram(LanguageModel::Word number) const {
+  LanguageModel::State ignored;
+  return score_of(number, model_->score(model_->empty_context(), number, ignored));
+}
+
+void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge,
+                        std::span<const HotWord> hot_words, const Grammar* like) {
+  const bool is_shared = like && phrase_symbols_ != PhraseSymbols::words && takes_unknown_;
+  list_ = is_shared ? like->list_ : list_words(vocabulary, knowledge, hot_words);
+  if (is_shared) warnings_ = like->list_warnings_;
+  list_warnings_ = warnings_;
   if (takes_unknown_) {
     const double weight =
         scores_words_ ? unigram(LanguageModel::unknown) : std::log(unknown_word_gain_);
     outside_gain_ = std::exp(weight);
     outside_inverse_gain_ = std::exp(-weight);
   }
-  trie_ = WordTrie(std::move(entries));
   for (Role& role : roles_)
-    for (int32_t& symbol : role.symbols) symbol = trie_.number(symbol);
-  lists_followers_ = !knowledge.lexicon.empty() && trie_.has_few_symbols();
+    for (int32_t& symbol : role.symbols) symbol = trie().number(symbol);
+  lists_followers_ = !knowledge.lexicon.empty() && trie().has_few_symbols();
   if (!lists_followers_) return;
   for (const Role& role : roles_) {
     const int32_t number = role.symbols.front();
@@ -260,27 +263,31 @@ void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& kn
 }
 
 // Hot words that nothing can match.
-void Grammar::warn_of_unspellable(const Vocabulary& vocabulary,
-                                  const std::vector<HotWord>& hot_words) {
+void Grammar::warn_of_lost(const Vocabulary& vocabulary, std::span<const HotWord> hot_words) {
   const Spellable spellable(vocabulary);
+  const bool has_lexicon = phrase_symbols_ == PhraseSymbols::words;
   constexpr int shown = 5;
   std::string names;
   int count = 0;
   for (const HotWord& hot : hot_words) {
     const std::vector<std::string> words = split_words(hot.phrase);
-    if (std::all_of(words.begin(), words.end(),
-                    [&](const std::string& word) { return spellable(word); }))
+    if (std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+          return has_lexicon ? list_->by_text.contains(word) : spellable(word);
+        }))
       continue;
-    if (++count <= shown) names += str(count == 1 ? "'" : ", '", hot.phrase, "'");
+    if (++count <= shown) names += str(count == 1 ? "'" : ", '", printable(hot.phrase), "'");
   }
   if (count == 0) return;
   if (count > shown) names += ", ...";
-  warnings_.push_back(str("the model's tokens cannot spell ", count, " of ", hot_words.size(),
-                          " hot words: ", names));
+  warnings_.push_back(has_lexicon
+                          ? str("the lexicon does not have ", count, " of ", hot_words.size(),
+                                " hot words, which will not be found: ", names)
+                          : str("the model's tokens cannot spell ", count, " of ", hot_words.size(),
+                                " hot words: ", names));
 }
 
-void Grammar::add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words) {
-  if (phrase_symbols_ == PhraseSymbols::characters) warn_of_unspellable(vocabulary, hot_words);
+void Grammar::add_phrases(const Vocabulary& vocabulary, std::span<const HotWord> hot_words) {
+  if (phrase_symbols_ != PhraseSymbols::labels) warn_of_lost(vocabulary, hot_words);
   const bool marks_borders =
       phrase_symbols_ == PhraseSymbols::characters && has_borders(vocabulary);
   std::vector<PhraseMatcher::Phrase> phrases;
@@ -290,9 +297,11 @@ void Grammar::add_phrases(const Vocabulary& vocabulary, const std::vector<HotWor
     if (marks_borders) symbols.push_back(border_symbol);
     for (const std::string& word : split_words(hot.phrase)) {
       switch (phrase_symbols_) {
-        case PhraseSymbols::words:
-          symbols.push_back(word_called(word));
+        case PhraseSymbols::words: {
+          const auto at = list_->by_text.find(word);
+          symbols.push_back(at == list_->by_text.end() ? no_symbol : at->second);
           break;
+        }
         case PhraseSymbols::labels: {
           const auto label = vocabulary.find(word);
           if (!label) fail_input("the hot word '", word, "' is no token of the model");
@@ -332,8 +341,8 @@ void Grammar::set_bounds(const Vocabulary& vocabulary) {
   const double best_of_model =
       std::exp(options_.word_score + std::max(0.0, options_.unknown_score));
   if (scores_tokens_) most_gain_ = std::max(1.0, best_of_model);
-  if (!trie_.empty()) {
-    most_begin_ = std::max({1.0, trie_.most_gain(), takes_unknown_ ? outside_gain_ : 0});
+  if (!trie().empty()) {
+    most_begin_ = std::max({1.0, trie().most_gain(), takes_unknown_ ? outside_gain_ : 0});
     most_behind_ = needs_separator_ ? 1 : std::max(1.0, most_begin_);
   }
   phrases_have_labels_ = !matcher_.empty() && phrase_symbols_ != PhraseSymbols::words;
@@ -413,8 +422,8 @@ double Grammar::lm_log10(std::span<const int32_t> labels, std::span<const int32_
       log10 += model_->score(history, roles_[static_cast<size_t>(label)].number, history);
   } else {
     for (const int32_t word : words) {
-      const auto number =
-          word == unknown_word ? LanguageModel::unknown : words_[static_cast<size_t>(word)].number;
+      const auto number = word == unknown_word ? LanguageModel::unknown
+                                               : list_->words[static_cast<size_t>(word)].number;
       log10 += model_->score(history, number, history);
     }
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -77,15 +78,18 @@ using PhraseMemo = std::unordered_map<int32_t, PhraseLabels>;
 
 class Grammar {
  public:
-  // Throws InputError for knowledge that does not fit the vocabulary.
+  // `hot_words` in place of the knowledge's. `like`: made of the same but for hot words, whose list
+  // of words is shared if it may be; or nullptr. Throws InputError for knowledge that does not fit
+  // the vocabulary.
   Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
-          const DecoderKnowledge& knowledge);
+          const DecoderKnowledge& knowledge, std::span<const HotWord> hot_words,
+          const Grammar* like);
 
   GrammarState start() const { return start_; }
   ModelUnit unit() const { return unit_; }
-  bool has_words() const { return !trie_.empty(); }
+  bool has_words() const { return !trie().empty(); }
   const std::string& word_text(int32_t word) const {
-    return words_[static_cast<size_t>(word)].text;
+    return list_->words[static_cast<size_t>(word)].text;
   }
 
   // Whether followers() tells which labels may follow, each by a bit, so that they need not be
@@ -93,9 +97,9 @@ class Grammar {
   bool lists_followers() const { return lists_followers_; }
   uint64_t followers(const GrammarState& s) const {
     const bool between_words = s.place == WordTrie::root;
-    uint64_t bits = trie_.children(s.place);
-    if (between_words || !trie_.words(s.place).empty())
-      bits |= separator_bit | (needs_separator_ ? 0 : trie_.children(WordTrie::root));
+    uint64_t bits = trie().children(s.place);
+    if (between_words || !trie().words(s.place).empty())
+      bits |= separator_bit | (needs_separator_ ? 0 : trie().children(WordTrie::root));
     return bits;
   }
   uint64_t follower_bit(int32_t label) const { return follower_bits_[static_cast<size_t>(label)]; }
@@ -129,6 +133,12 @@ class Grammar {
     std::string text;
     LanguageModel::Word number = LanguageModel::unknown;
   };
+  // The words that may be found, and how they are spelled.
+  struct WordList {
+    std::vector<Word> words;
+    std::unordered_map<std::string, int32_t> by_text;
+    WordTrie trie;
+  };
   // What a label is to words and phrases.
   struct Role {
     bool opens = false, separates = false;
@@ -145,20 +155,24 @@ class Grammar {
   static constexpr uint64_t separator_bit = uint64_t{1} << 63;
   static constexpr int32_t outside = -2;              // a place: none of the words in the tree
   static constexpr int32_t border_symbol = 0x110000;  // no character
+  static constexpr int32_t no_symbol = 0x110001;      // a hot word that no text may have
 
   void choose_unit(const Vocabulary& vocabulary, bool has_lexicon);
   void set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
+  int32_t word_called(const std::string& text, WordList& list) const;
   std::vector<WordTrie::Entry> listed_words(const Vocabulary& vocabulary,
-                                            const std::vector<Spelling>& lexicon);
-  std::unordered_map<int32_t, double> add_expected_words(const Vocabulary& vocabulary,
-                                                         const DecoderKnowledge& knowledge,
-                                                         std::vector<WordTrie::Entry>& entries);
-  void add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
-  void add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
+                                            const std::vector<Spelling>& lexicon, WordList& list);
+  void add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge,
+                 std::span<const HotWord> hot_words, const Grammar* like);
+  std::shared_ptr<const WordList> list_words(const Vocabulary& vocabulary,
+                                             const DecoderKnowledge& knowledge,
+                                             std::span<const HotWord> hot_words);
+  double unigram(LanguageModel::Word number) const;  // its score
+  void add_phrases(const Vocabulary& vocabulary, std::span<const HotWord> hot_words);
   PhraseLabels find_phrase_labels(int32_t phrase) const;
   void set_bounds(const Vocabulary& vocabulary);
-  void warn_of_unspellable(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
-  int32_t word_called(const std::string& text);
+  void warn_of_lost(const Vocabulary& vocabulary, std::span<const HotWord> hot_words);
+  const WordTrie& trie() const { return list_->trie; }
 
   double log_gain(double log10) const { return options_.lm_weight * 2.302585092994045684 * log10; }
   double score_of(LanguageModel::Word number, double log10) const {
@@ -178,10 +192,10 @@ class Grammar {
   }
   int32_t walk(int32_t place, const Role& role) const;
   double gain_at(int32_t place) const {
-    return place == outside ? outside_gain_ : trie_.gain(place);
+    return place == outside ? outside_gain_ : trie().gain(place);
   }
   double inverse_gain_at(int32_t place) const {
-    return place == outside ? outside_inverse_gain_ : trie_.inverse_gain(place);
+    return place == outside ? outside_inverse_gain_ : trie().inverse_gain(place);
   }
   int32_t phrase_step(int32_t phrase, std::span<const int32_t> symbols, double& gain) const {
     for (const int32_t symbol : symbols) {
@@ -205,9 +219,7 @@ class Grammar {
   std::vector<Role> roles_;                            // of each label
   bool lists_followers_ = false;
   std::vector<uint64_t> follower_bits_;  // of each label
-  std::vector<Word> words_;
-  std::unordered_map<std::string, int32_t> by_text_;
-  WordTrie trie_;
+  std::shared_ptr<const WordList> list_ = std::make_shared<WordList>();
   double outside_gain_ = 1, outside_inverse_gain_ = 1;
   double known_word_gain_ = 1, unknown_word_gain_ = 1;  // where no language model scores words
   // Bounds: of all that depends on neither place nor phrase; of a word's first label; of the label
@@ -223,7 +235,7 @@ class Grammar {
   std::vector<int32_t> opening_labels_;
   GrammarState start_;
   double start_gain_ = 1;  // of phrases that begin with the text; counted at its end
-  std::vector<std::string> warnings_;
+  std::vector<std::string> warnings_, list_warnings_;  // all, and those of the list of words
 };
 
 inline double Grammar::model_gain(LanguageModel::State& history, LanguageModel::Word number,
@@ -266,7 +278,7 @@ inline double Grammar::token_gain(int32_t label, GrammarState& s, ModelMemo& mem
 inline int32_t Grammar::walk(int32_t place, const Role& role) const {
   if (place == outside) return outside;
   for (const int32_t symbol : role.symbols) {
-    place = trie_.child(place, symbol);
+    place = trie().child(place, symbol);
     if (place == WordTrie::nowhere) return takes_unknown_ ? outside : WordTrie::nowhere;
   }
   return place;
@@ -280,9 +292,9 @@ void Grammar::end_word(const GrammarState& s, ModelMemo& memo, const Take& take)
     const double gain = scores_words_ ? model_gain(history, number, memo) : gain_without_model;
     take(history, word, gain * without);
   };
-  const auto words = s.place == outside ? std::span<const int32_t>() : trie_.words(s.place);
+  const auto words = s.place == outside ? std::span<const int32_t>() : trie().words(s.place);
   for (const int32_t word : words)
-    end(word, words_[static_cast<size_t>(word)].number, known_word_gain_);
+    end(word, list_->words[static_cast<size_t>(word)].number, known_word_gain_);
   if (words.empty() && takes_unknown_)
     end(unknown_word, LanguageModel::unknown, unknown_word_gain_);
 }
@@ -290,7 +302,7 @@ void Grammar::end_word(const GrammarState& s, ModelMemo& memo, const Take& take)
 inline double Grammar::most_gain(const GrammarState& s, ModelMemo& memo) const {
   double most = most_gain_ * room_for_rounding;
   if (opens_words_ && s.border >= 0) most /= border_gain(s);
-  if (trie_.empty()) return most;
+  if (trie().empty()) return most;
   if (s.place == WordTrie::root) return most * most_begin_;
   double end = 0;
   end_word(s, memo, [&](LanguageModel::State, int32_t word, double gain) {
@@ -311,7 +323,7 @@ void Grammar::extend(const GrammarState& s, int32_t label, ModelMemo& memo,
   double gain = 1;
   if (scores_tokens_) gain = token_gain(label, next, memo);
   if (!role.phrase_symbols.empty()) next.phrase = phrase_step(s.phrase, role.phrase_symbols, gain);
-  if (trie_.empty()) {
+  if (trie().empty()) {
     take(next, no_word, gain);
     return;
   }
@@ -364,7 +376,7 @@ void Grammar::finish(const GrammarState& s, ModelMemo& memo, const Take& take) c
     if (model_ && options_.sentence_end) all *= std::exp(log_gain(model_->end_score(history)));
     take(word, all);
   };
-  if (trie_.empty() || s.place == WordTrie::root) {
+  if (trie().empty() || s.place == WordTrie::root) {
     end(s.history, no_word, 1);
   } else {
     end_word(s, memo, end);
