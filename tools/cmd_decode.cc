@@ -23,6 +23,7 @@ struct DecodeOptions {
   std::vector<std::string> files;
   int threads = 0;
   double frame_ms = 0;
+  bool stream = false;
   DecodingOptions decoding;
 };
 
@@ -36,7 +37,32 @@ Prediction decode_one(const DecodeOptions& o, const Vocabulary& vocabulary, cons
   return p;
 }
 
+// Writes what cannot change any more, while the outputs arrive.
+int decode_stream(const DecodeOptions& o) {
+  if (o.files != std::vector<std::string>{"-"} || o.format != "text" || !o.decoding.searches())
+    throw WrongUsage("--stream searches in standard input, '-', and writes --format text");
+  constexpr int64_t frames_between = 8;  // two looks at what is final
+  const Vocabulary vocabulary = open_vocabulary(o.vocabulary, o.outputs);
+  const std::optional<Decoder> decoder = make_decoder(o.decoding, vocabulary);
+  OutputsStream outputs(o.outputs, vocabulary, o.vocabulary);
+  DecoderStream search(*decoder);
+  size_t shown = 0;
+  const auto show = [&](const std::string& text) {
+    if (text.size() <= shown) return;
+    std::fwrite(text.data() + shown, 1, text.size() - shown, stdout);
+    std::fflush(stdout);
+    shown = text.size();
+  };
+  while (const float* frame = outputs.next()) {
+    search.accept(frame, 1);
+    if (outputs.frames() % frames_between == 0) show(search.partial().stable);
+  }
+  show(search.finish().front().text + "\n");
+  return 0;
+}
+
 int run_decode(const DecodeOptions& o) {
+  if (o.stream) return decode_stream(o);
   if (o.frame_ms == 0 && o.format != "text" && o.format != "jsonl")
     throw WrongUsage("--format " + o.format + " has seconds: --frame-ms says how long a frame is");
   const Vocabulary vocabulary = open_vocabulary(o.vocabulary, o.outputs);
@@ -96,12 +122,17 @@ void add_decode(Command& program) {
       .one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt"});
   command.add_option("--out", o->out, "folder for a file of each input: textgrid, srt, vtt")
       .type_name("FOLDER");
+  command.add_flag(
+      "--stream", o->stream,
+      "write text while the outputs arrive on standard input, '-': 32-bit floats, frame "
+      "by frame, or a .npy file");
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       .range(0, 4096)
       .type_name("INT");
   command.footer(
       "\nExample:  rondo decode vocab.json logits.npy --frame-ms 20 --format jsonl\n"
-      "          rondo decode tokens.txt outputs --lm 4gram.lm --hot-words names.txt\n");
+      "          rondo decode tokens.txt outputs --lm 4gram.lm --hot-words names.txt\n"
+      "          network | rondo decode tokens.txt - --stream\n");
   command.action([o] {
     o->format = format_of(o->decoding, o->format);
     return run_decode(*o);

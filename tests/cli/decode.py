@@ -3,8 +3,9 @@
 import json
 import math
 import struct
+import subprocess
 
-from cli_support import check, fails, folder, main, run
+from cli_support import check, fails, folder, main, run, start
 
 
 def said(*words):
@@ -74,6 +75,102 @@ def test_what_is_told():
         # Logits, probabilities and their logarithms are one and the same; any number of threads is.
         both = [said("decode", root / "tokens", root, "--threads", n) for n in (1, 2)]
         check(both[0] == both[1] == f"{root}/x.npy\ta b\n{root}/y.npy\tbb\n", both)
+
+
+def npy(dtype, shape, values, fortran=False):
+    """A .npy file of any type, `values` in the order of the file."""
+    header = f"{{'descr': '{dtype}', 'fortran_order': {fortran}, 'shape': {shape}, }}"
+    header += " " * (63 - (len(header) + 10) % 64) + "\n"
+    code = dtype[0].replace("|", "<") + {"f2": "e", "f4": "f", "f8": "d"}[dtype[1:]]
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + b"".join(
+        struct.pack(code, v) for v in values)
+
+
+def test_outputs_of_other_programs():
+    """Every way in which the same scores may be written, and those that are none."""
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        rows = spoken([0, 2, 2, 0, 1, 3], 4)
+        flat = [v for row in rows for v in row]
+        by_column = [row[c] for c in range(4) for row in rows]
+        for content in (
+            npy("<f4", (6, 4), flat), npy(">f4", (6, 4), flat), npy(">f8", (6, 4), flat), npy("<f2", (6, 4), flat),
+            npy("<f4", (6, 4), by_column, True), npy(">f8", (6, 4), by_column, True),
+            npy("<f4", (1, 6, 4), flat), npy("<f4", (6, 1, 4), flat), npy("<f8", (1, 6, 4), by_column, True),
+        ):
+            (root / "x.npy").write_bytes(content)
+            for beam in 0, 20:
+                check(said("decode", root / "tokens", root / "x.npy", "--beam", beam).strip() == "a b", content[:80])
+        fails("decode", root / "tokens", write(root / "y.npy", npy("<f4", (2, 3, 4), flat)), errs="has shape (2, 3, 4)")
+
+        # Rounded and clipped probabilities are some; with logits in their place the second row would win.
+        rounded = [[0, 0, 0.6, 0.43], [-1e-9, 0, 0.5, 0.475], [0.97, 0, 0, 0]]
+        write_npy(root / "x.npy", rounded)
+        run("decode", root / "tokens", root / "x.npy", "--scores", "probabilities")
+        line = json.loads(said("decode", root / "tokens", root / "x.npy", "--beam", 0, "--format", "jsonl"))
+        check(line["text"] == "a" and abs(line["words"][0]["probability"] - (0.6 / 1.03 + 0.5 / 0.975) / 2) < 1e-6, line)
+        write_npy(root / "x.npy", [*rounded, [0.9, 0.14, 0, 0]])
+        fails("decode", root / "tokens", root / "x.npy", "--scores", "probabilities",
+              errs="x.npy: frame 3 is not of probabilities: the sum is 1.04")
+
+        # The logarithm of 0 is one score; what is none is told with its frame.
+        inf = math.inf
+        write_npy(root / "x.npy", [[-inf, -inf, 3, 1], [0, -inf, -inf, -inf]])
+        for beam in 0, 20:
+            check(said("decode", root / "tokens", root / "x.npy", "--beam", beam).strip() == "a", beam)
+        for row, errs in (
+            ([1, inf, 0, 0], "x.npy: frame 1, class 1: is infinite"),
+            ([1, math.nan, 0, 0], "x.npy: frame 1, class 1: is no number"),
+            ([-inf] * 4, "x.npy: frame 1: every class is -inf"),
+        ):
+            write_npy(root / "x.npy", [[0, 1, 2, 3], row])
+            for command in (["decode"], ["decode", "--beam", 0]):
+                fails(*command, root / "tokens", root / "x.npy", errs=errs)
+        wide = npy("<f8", (2, 4), [0, 1, 2, 3, 0, 0, -1e39, 0])
+        fails("decode", root / "tokens", write(root / "x.npy", wide), errs="x.npy: frame 1, column 2: is -1e+39")
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def test_outputs_that_arrive():
+    """Frames on standard input: text comes before they end, and is that of the file."""
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        labels = [0, 2, 2, 0, 3, 1, 3, 0, 2, 1, 2, 2, 3, 0] * 8 + [3]
+        rows = spoken(labels, 4, 0.97)
+        write_npy(root / "x.npy", rows)
+        whole = said("decode", root / "tokens", root / "x.npy")
+        raw = struct.pack(f"<{4 * len(rows)}f", *(v for row in rows for v in row))
+        logits = struct.pack(f"<{4 * len(rows)}f", *(math.log(v) + 1 for row in rows for v in row))
+        for content in (raw, logits, (root / "x.npy").read_bytes(), npy(">f8", (len(rows), 4), [v for r in rows for v in r])):
+            check(run("decode", root / "tokens", "-", "--stream", stdin=content)[0] == whole, content[:60])
+        # With so few beginnings of texts, what they have in common is soon known.
+        words = ["decode", root / "tokens", "-", "--stream", "--beam", 3]
+        with start(*words, stdin=subprocess.PIPE) as process:
+            process.stdin.write(raw[: len(raw) // 2])
+            process.stdin.flush()
+            begun = process.stdout.read1(1000)  # waits until something is there
+            check(begun and whole.encode().startswith(begun), begun)
+            process.stdin.write(raw[len(raw) // 2 :])
+            process.stdin.close()
+            check(begun + process.stdout.read() == whole.encode(), begun)
+        check(run("decode", root / "tokens", "-", "--stream", stdin=b"")[0] == "\n", "nothing")
+        for content, errs in (
+            (raw[:-3], "standard input: ends within frame 112, expected 16 bytes for each frame of 4 classes, found 13"),
+            (npy("<f4", (3, 4), [1] * 8), "standard input: ends within frame 2"),
+            (npy("<f4", (1, 4), [1] * 8), "standard input: has more than the 1 frames"),
+            (npy("<f4", (2, 5), [1] * 10), "standard input: has 5 classes per frame"),
+            (npy("<f4", (2, 4), [1] * 8, True), "is in Fortran order"),
+            (raw[:16] + struct.pack("<4f", 5, 1, 1, 1), "frame 1 is not of probabilities: the sum is 8; the frames before it were"),
+            (struct.pack("<4f", math.nan, 1, 1, 1), "frame 0, class 0: is no number"),
+            (b"\x93NUMPY\x01", "standard input: is not a .npy file"),
+        ):
+            run("decode", root / "tokens", "-", "--stream", stdin=content, code=1, errs=errs)
+        for words in ([root / "x.npy"], ["-", "--format", "jsonl"], ["-", "--beam", 0]):
+            run("decode", root / "tokens", *words, "--stream", code=2, errs="--stream searches in standard input")
 
 
 def test_confidence():

@@ -78,6 +78,26 @@ TEST_CASE(".npy elements of every kind are read", "[npy]") {
   CHECK(floats(npy_of("<u4", "(1,)", raw<uint32_t>({3000000000u}))) == std::vector<float>{3e9f});
   CHECK(floats(npy_of("<f4", "()", raw<float>({3}))) == std::vector<float>{3});
   CHECK(floats(npy_of("<f4", "(0, 4)", "")).empty());
+  // The other order of bytes, and of elements.
+  CHECK(floats(npy_of(">f4", "(1,)", std::string("\x3f\x80\x00\x00", 4))) == std::vector<float>{1});
+  CHECK(floats(npy_of(">f8", "(1,)", std::string("\xc0\x00\x00\x00\x00\x00\x00\x00", 8))) ==
+        std::vector<float>{-2});
+  CHECK(floats(npy_of(">f2", "(1,)", std::string("\x38\x00", 2))) == std::vector<float>{0.5f});
+  CHECK(integers(npy_of(">i4", "(1,)", std::string("\x00\x00\x01\x02", 4))) ==
+        std::vector<int32_t>{258});
+  const auto fortran = [](const std::string& type, const std::string& shape,
+                          const std::string& elements) {
+    return npy("{'descr': '" + type + "', 'fortran_order': True, 'shape': " + shape + ", }\n",
+               elements);
+  };
+  const std::vector<float> six = {1, 2, 3, 4, 5, 6};
+  const std::string columns = raw<float>({1, 4, 2, 5, 3, 6});
+  CHECK(floats(fortran("<f4", "(2, 3)", columns)) == six);
+  CHECK(floats(fortran("<f4", "(1, 2, 3)", columns)) == six);
+  CHECK(floats(fortran("<f4", "(6,)", raw<float>(six))) == six);
+  CHECK(floats(fortran(">f2", "(1, 1)", std::string("\x38\x00", 2))) == std::vector<float>{0.5f});
+  CHECK(floats(npy_of("<f8", "(2,)", raw<double>({-INFINITY, 3e38}))) ==
+        std::vector<float>{-INFINITY, 3e38f});
   // Halves: the smallest subnormal, the largest number, infinity, NaN, minus zero.
   const std::vector<float> h =
       floats(npy_of("<f2", "(5,)", raw<uint16_t>({1, 0x7bff, 0x7c00, 0x7e00, 0x8000})));
@@ -102,12 +122,12 @@ TEST_CASE("what is wrong with a .npy file is said", "[npy]") {
       {npy_of("<f4", "(3,)", ok), "is truncated: its header announces 12 bytes, the file holds 8"},
       {npy_of("<f4", "(1,)", ok), "4 bytes more"},
       {npy_of("<f4", "(2,)", ok).substr(0, 40), "truncated within its .npy header"},
-      {npy_of(">f4", "(2,)", ok), "type '>f4'"},
+      {npy_of("=f4", "(2,)", ok), "type '=f4'"},
       {npy_of("<c8", "(1,)", ok), "type '<c8'"},
       {npy_of("|b1", "(8,)", ok), "type '|b1'"},
       {npy_of("<f1", "(8,)", ok), "type '<f1'"},
       {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", ok), "structured"},
-      {npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2,)}", ok), "Fortran order"},
+      {npy_of("<f8", "(2, 2)", raw<double>({1, 2, 3, -1e39})), "frame 1, column 1: is -1e+39"},
       {npy("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}", ok), "malformed"},
       {npy("{'descr': '<f4', 'shape': (2,)}", ok), "is missing"},
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}", ok), "unknown key"},
@@ -155,7 +175,7 @@ TEST_CASE("feature files are written as NumPy writes them and read back", "[npy]
     return folder.write("b.npy", npy_of("<f4", shape, ""));
   };
   CHECK_THROWS_WITH(read_feature_file(shaped("(0, 3)"), ""), Contains("(0, 3)"));
-  CHECK_THROWS_WITH(read_feature_file(shaped("(1, 2, 3)"), ""), Contains("(1, 2, 3)"));
+  CHECK_THROWS_WITH(read_feature_file(shaped("(2, 2, 3)"), ""), Contains("(2, 2, 3)"));
   CHECK_THROWS_WITH(feature_file_shape(shaped("()"), ""), Contains("shape ()"));
 }
 

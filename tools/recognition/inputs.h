@@ -45,7 +45,7 @@ struct InputExtent {
 // folder that holds none.
 std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKind wanted);
 
-// The outputs of a model, [frames, classes]. Throws InputError for values that are NaN.
+// The outputs of a model, [frames, classes]. Throws InputError.
 Matrix read_scores(const ModelInput& input);
 // The recording, or all of standard input as one, at `sample_rate`. `extent`, where it is given,
 // gets what is told of a recording. Throws InputError.

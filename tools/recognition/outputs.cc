@@ -1,7 +1,13 @@
 #include "tools/recognition/outputs.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <span>
+#include <utility>
 
 #include "kernels/base/error.h"
 
@@ -18,25 +24,51 @@ std::optional<int32_t> blank_class(const OutputsOptions& o) {
   return static_cast<int32_t>(value);
 }
 
-bool are_probabilities(const Matrix& scores) {
-  for (int64_t t = 0; t < scores.frames; ++t) {
-    double sum = 0;
-    for (int32_t c = 0; c < scores.dim; ++c) {
-      if (!(scores.row(t)[c] >= 0)) return false;
-      sum += scores.row(t)[c];
-    }
-    if (!(std::abs(sum - 1) < 1e-2)) return false;
+// Why a frame is none of probabilities; empty: it is one. Other programs round them, and cut off
+// small ones.
+std::string fault_of(std::span<const float> frame) {
+  constexpr double most_off = 0.03 + 1e-6;  // floats round as well
+  constexpr float rounding = 1e-6F;
+  double sum = 0;
+  for (size_t c = 0; c < frame.size(); ++c) {
+    if (!(frame[c] >= -rounding)) return str("class ", c, " has ", frame[c]);
+    sum += frame[c];
   }
-  return scores.frames > 0;
+  return std::abs(sum - 1) <= most_off ? std::string() : str("the sum is ", sum);
 }
 
 // As logits: the search normalises them.
+void take_logarithms(std::span<float> frame) {
+  for (float& v : frame) v = std::log(std::max(v, 0.0F));
+}
+
+// Throws InputError for what is no score. -infinity is the logarithm of 0.
+void check_frame(std::span<const float> frame, int64_t number, const std::string& name) {
+  const auto fail_class = [&](size_t c, const char* what) {
+    fail_input(name, ": frame ", number, ", class ", c, ": is ", what);
+  };
+  bool any = false;
+  for (size_t c = 0; c < frame.size(); ++c) {
+    if (std::isnan(frame[c])) fail_class(c, "no number");
+    if (frame[c] == std::numeric_limits<float>::infinity()) fail_class(c, "infinite");
+    any |= std::isfinite(frame[c]);
+  }
+  if (!any) fail_input(name, ": frame ", number, ": every class is -inf, so that none is possible");
+}
+
 void make_logits(const std::string& kind, const std::string& name, Matrix& scores) {
-  const bool probabilities = are_probabilities(scores);
-  if (kind == "probabilities" && !probabilities)
-    fail_input(name, ": is not of probabilities: a row has negative ones, or does not add up to 1");
-  if (kind == "logits" || !probabilities) return;
-  for (float& v : scores.data) v = std::log(v);
+  bool probabilities = kind != "logits";
+  for (int64_t t = 0; t < scores.frames; ++t) {
+    const std::span<const float> frame(scores.row(t), static_cast<size_t>(scores.dim));
+    check_frame(frame, t, name);
+    if (!probabilities) continue;
+    const std::string fault = fault_of(frame);
+    if (fault.empty()) continue;
+    if (kind == "probabilities")
+      fail_input(name, ": frame ", t, " is not of probabilities: ", fault);
+    probabilities = false;
+  }
+  if (probabilities) take_logarithms(scores.data);
 }
 
 }  // namespace
@@ -54,6 +86,88 @@ void add_outputs_options(Command& command, OutputsOptions* o) {
                   "what the outputs are; logarithms of probabilities may be given as logits")
       .one_of({"auto", "logits", "probabilities"})
       .show_default();
+}
+
+OutputsStream::OutputsStream(const OutputsOptions& o, const Vocabulary& vocabulary,
+                             std::string vocabulary_name)
+    : kind_(o.scores),
+      vocabulary_(vocabulary),
+      vocabulary_name_(std::move(vocabulary_name)),
+      frame_(static_cast<size_t>(vocabulary.classes())) {}
+
+// So many bytes, fewer only at the end of the stream.
+std::string OutputsStream::read(size_t bytes) {
+  std::string found = std::move(held_);
+  held_.clear();
+  const size_t before = found.size();
+  if (before < bytes) {
+    found.resize(bytes);
+    found.resize(before + std::fread(found.data() + before, 1, bytes - before, stdin));
+    if (std::ferror(stdin)) fail_input(name, ": cannot be read");
+  }
+  held_ = found.substr(std::min(bytes, found.size()));
+  found.resize(std::min(bytes, found.size()));
+  return found;
+}
+
+// A .npy header says what follows; without one it is little-endian floats.
+void OutputsStream::begin() {
+  constexpr size_t fixed = 12;
+  std::string start = read(fixed);
+  if (!start.starts_with("\x93NUMPY")) {
+    held_ = start + held_;
+    return;
+  }
+  const auto byte = [&](size_t i) {
+    return static_cast<size_t>(static_cast<unsigned char>(start.at(i)));
+  };
+  size_t length = fixed;
+  if (start.size() == fixed)
+    length = start[6] == 1 ? 10 + byte(8) + 256 * byte(9)
+                           : fixed + std::min<size_t>(byte(8) + 256 * byte(9) + 65536 * byte(10),
+                                                      data::needed_npy_header_bytes);
+  if (length < start.size()) {
+    held_ = start.substr(length) + held_;
+    start.resize(length);
+  }
+  start += read(length - start.size());
+  header_ = data::parse_npy_header(std::as_bytes(std::span(start)), name);
+  if (header_.fortran_order)
+    fail_input(name, ": is in Fortran order, in which no frame is whole before the last is there");
+  const int64_t columns = header_.shape.empty() ? 1 : header_.shape.back();
+  if (columns != vocabulary_.classes())
+    fail_input(name, ": has ", columns, " classes per frame, ", vocabulary_name_, " names ",
+               vocabulary_.classes());
+  announced_ = header_.numel() / std::max<int64_t>(columns, 1);
+  header_.shape = {columns};
+  header_.data_offset = 0;
+}
+
+const float* OutputsStream::next() {
+  if (frames_ == 0) begin();
+  const size_t bytes = frame_.size() * static_cast<size_t>(header_.item_bytes);
+  const std::string raw = read(bytes);
+  if (raw.empty() && (announced_ < 0 || frames_ == announced_)) return nullptr;
+  if (raw.size() < bytes || frames_ == announced_)
+    fail_input(name, ": ",
+               raw.size() < bytes
+                   ? str("ends within frame ", frames_, ", expected ", bytes,
+                         " bytes for each frame of ", frame_.size(), " classes, found ", raw.size())
+                   : str("has more than the ", announced_, " frames that its header announces"));
+  if (header_.shape.empty()) header_.shape = {static_cast<int64_t>(frame_.size())};
+  frame_ = data::npy_floats(std::as_bytes(std::span(raw)), header_,
+                            str(name, ": behind ", frames_, " frames"));
+  check_frame(frame_, frames_, name);
+  if (kind_ != "logits") {
+    const std::string fault = fault_of(frame_);
+    if (kind_ == "auto") kind_ = fault.empty() ? "probabilities" : "logits";
+    if (kind_ == "probabilities" && !fault.empty())
+      fail_input(name, ": frame ", frames_, " is not of probabilities: ", fault,
+                 frames_ > 0 ? "; the frames before it were (--scores)" : "");
+  }
+  if (kind_ == "probabilities") take_logarithms(frame_);
+  ++frames_;
+  return frame_.data();
 }
 
 Vocabulary open_vocabulary(const std::string& path, const OutputsOptions& o) {

@@ -19,10 +19,17 @@ std::span<const std::byte> bytes_of(const std::string& s) {
   return std::as_bytes(std::span(s.data(), s.size()));
 }
 
-FeatureShape checked_shape(std::span<const int64_t> shape, const std::string& path) {
+// A batch of one, before or behind the frames, is none.
+FeatureShape checked_shape(std::span<const int64_t> given, const std::string& path) {
+  std::vector<int64_t> shape(given.begin(), given.end());
   std::string shown = "(";
   for (size_t i = 0; i < shape.size(); ++i) shown += (i ? ", " : "") + std::to_string(shape[i]);
   shown += ")";
+  if (shape.size() == 3 && shape[0] == 1) {
+    shape.erase(shape.begin());
+  } else if (shape.size() == 3 && shape[1] == 1) {
+    shape.erase(shape.begin() + 1);
+  }
   if (shape.size() != 1 && shape.size() != 2)
     fail_input(path, ": has shape ", shown, ", expected (frames, features)");
   const int64_t dim = shape.size() == 2 ? shape[1] : 1;
@@ -89,7 +96,9 @@ Matrix features_from(const SafetensorsFile& file, const std::string& key) {
       convert<float>(tensor, out.data);
       break;
     case DType::f64:
-      convert<double>(tensor, out.data);
+      for (const double v : tensor.as<double>())
+        out.data.push_back(
+            data::to_float(v, out.data.size(), static_cast<size_t>(out.dim), file.name()));
       break;
     case DType::bf16:
       convert<bf16>(tensor, out.data);

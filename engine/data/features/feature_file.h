@@ -1,7 +1,8 @@
 // Ready features in files: .npy, a tensor of a .safetensors file (one file may hold many
 // utterances; each reading opens it anew, so very large ones are better split), or a part of a file
-// that is a .npy file or a matrix of a Kaldi archive (kaldi_matrix.h); [frames, dim], or [frames]
-// for a signal of one value per frame.
+// that is a .npy file or a matrix of a Kaldi archive (kaldi_matrix.h); [frames, dim], also with a
+// batch of one, [1, frames, dim] or [frames, 1, dim], or [frames] for a signal of one value per
+// frame.
 //
 // Errors: InputError that names the file: unknown ending, wrong shape or type, no frames. Thread
 // safety: pure functions.

@@ -31,7 +31,7 @@ class Dictionary {
         element_type(out);
         descr = true;
       } else if (key == "fortran_order") {
-        c_order();
+        out.fortran_order = truth();
         order = true;
       } else if (key == "shape") {
         out.shape = tuple();
@@ -84,19 +84,23 @@ class Dictionary {
         type.size() == 3 && (type[2] == '1' || type[2] == '2' || type[2] == '4' || type[2] == '8');
     const bool number = shaped && (type[1] == 'f' || type[1] == 'i' || type[1] == 'u') &&
                         !(type[1] == 'f' && type[2] == '1');
-    const bool little = number && (type[0] == '<' || (type[0] == '|' && type[2] == '1'));
-    if (!little)
+    const bool ordered =
+        number && (type[0] == '<' || type[0] == '>' || (type[0] == '|' && type[2] == '1'));
+    if (!ordered)
       fail_input(name_, ": holds elements of type '", type,
-                 "', expected little-endian floats (<f2, <f4, <f8) or integers");
+                 "', expected floats (<f2, <f4, <f8) or integers");
+    out.big_endian = type[0] == '>';
     out.kind = type[1];
     out.item_bytes = type[2] - '0';
   }
-  void c_order() {
+  bool truth() {
     skip_space();
-    if (rest_.starts_with("True"))
-      fail_input(name_, ": is in Fortran order, expected C order (numpy.ascontiguousarray)");
-    if (!rest_.starts_with("False")) fail("fortran_order is neither True nor False");
-    rest_.remove_prefix(5);
+    for (const std::string_view word : {"True", "False"}) {
+      if (!rest_.starts_with(word)) continue;
+      rest_.remove_prefix(word.size());
+      return word == "True";
+    }
+    fail("fortran_order is neither True nor False");
   }
   std::vector<int64_t> tuple() {
     std::vector<int64_t> out;
@@ -169,10 +173,27 @@ int64_t load_integer(const std::byte* p, const NpyHeader& h, std::string_view na
   return load<int64_t>(p);
 }
 
-const std::byte* checked_data(std::span<const std::byte> file, const NpyHeader& h,
-                              std::string_view name) {
+// Calls `take(element)` with the bytes of each, little-endian, in the order of C.
+template <class Take>
+void for_each_element(std::span<const std::byte> file, const NpyHeader& h, std::string_view name,
+                      const Take& take) {
   check_npy_size(file.size(), h, name);
-  return file.data() + h.data_offset;
+  const std::byte* const data = file.data() + h.data_offset;
+  const auto bytes = static_cast<size_t>(h.item_bytes);
+  const int64_t elements = h.numel();
+  std::vector<int64_t> at(h.shape.size());
+  for (int64_t n = 0; n < elements; ++n) {
+    int64_t place = n;
+    if (h.fortran_order) {
+      place = 0;
+      for (size_t d = at.size(); d-- > 0;) place = place * h.shape[d] + at[d];
+      for (size_t d = at.size(); d-- > 0 && ++at[d] == h.shape[d];) at[d] = 0;
+    }
+    std::byte element[8];
+    std::memcpy(element, data + static_cast<size_t>(place) * bytes, bytes);
+    if (h.big_endian) std::reverse(element, element + bytes);
+    take(element);
+  }
 }
 
 }  // namespace
@@ -219,37 +240,47 @@ NpyHeader parse_npy_header(std::span<const std::byte> start, std::string_view na
 
 std::vector<float> npy_floats(std::span<const std::byte> file, const NpyHeader& h,
                               std::string_view name) {
-  const std::byte* p = checked_data(file, h, name);
   std::vector<float> out(static_cast<size_t>(h.numel()));
-  if (h.kind == 'f' && h.item_bytes == 4) {
-    copy_bytes(out.data(), p, out.size() * 4);
+  if (h.kind == 'f' && h.item_bytes == 4 && !h.big_endian && !h.fortran_order) {
+    check_npy_size(file.size(), h, name);
+    copy_bytes(out.data(), file.data() + h.data_offset, out.size() * 4);
     return out;
   }
-  for (float& v : out) {
+  float* to = out.data();
+  for_each_element(file, h, name, [&](const std::byte* p) {
     if (h.kind != 'f') {
-      v = static_cast<float>(load_integer(p, h, name));
+      *to = static_cast<float>(load_integer(p, h, name));
     } else if (h.item_bytes == 8) {
-      v = static_cast<float>(load<double>(p));
+      const auto columns = h.shape.empty() ? 1 : static_cast<size_t>(h.shape.back());
+      *to = to_float(load<double>(p), static_cast<size_t>(to - out.data()), columns, name);
+    } else if (h.item_bytes == 4) {
+      *to = load<float>(p);
     } else {
-      v = half_to_float(load<uint16_t>(p));
+      *to = half_to_float(load<uint16_t>(p));
     }
-    p += h.item_bytes;
-  }
+    ++to;
+  });
   return out;
+}
+
+float to_float(double value, size_t index, size_t columns, std::string_view name) {
+  if (std::isfinite(value) && std::abs(value) > double{std::numeric_limits<float>::max()})
+    fail_input(name, ": frame ", index / columns, ", column ", index % columns, ": is ", value,
+               ", which is beyond 32-bit floats");
+  return static_cast<float>(value);
 }
 
 std::vector<int32_t> npy_integers(std::span<const std::byte> file, const NpyHeader& h,
                                   std::string_view name) {
   if (h.kind == 'f') fail_input(name, ": holds floats, expected integers");
-  const std::byte* p = checked_data(file, h, name);
-  std::vector<int32_t> out(static_cast<size_t>(h.numel()));
-  for (int32_t& v : out) {
+  std::vector<int32_t> out;
+  out.reserve(static_cast<size_t>(h.numel()));
+  for_each_element(file, h, name, [&](const std::byte* p) {
     const int64_t wide = load_integer(p, h, name);
     if (wide < std::numeric_limits<int32_t>::min() || wide > std::numeric_limits<int32_t>::max())
       fail_input(name, ": holds ", wide, ", which does not fit into 32 bits");
-    v = static_cast<int32_t>(wide);
-    p += h.item_bytes;
-  }
+    out.push_back(static_cast<int32_t>(wide));
+  });
   return out;
 }
 
