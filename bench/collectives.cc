@@ -41,6 +41,7 @@
 #include "comm/shared/shared_transport.h"
 #ifdef RONDO_HAVE_MPI
 #include "comm/mpi/mpi_transport.h"
+#include "kernels/base/cpu/parallel.h"
 #endif
 
 using namespace rondo;

@@ -12,6 +12,7 @@
 
 #include "bench/clock.h"
 #include "engine/session.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/packed_host.h"
 
 using namespace rondo;

@@ -15,6 +15,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/reduce/bucket_sums.h"
 #include "engine/session.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/packed_host.h"
 #include "tests/comm/decorators.h"
 

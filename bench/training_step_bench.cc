@@ -15,6 +15,7 @@
 #include "bench/cases/lstm_bytes.h"
 #include "bench/clock.h"
 #include "engine/session.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/devices.h"
 

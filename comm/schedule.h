@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/schedule_kind.h"
+
 namespace rondo {
 
 enum class ActionKind : uint8_t {
@@ -58,11 +60,6 @@ struct PipelineSchedule {
 
   int stages() const { return static_cast<int>(actions.size()); }
 };
-
-enum class ScheduleKind : uint8_t { one_f_one_b, zero_bubble };
-const char* name_of(ScheduleKind kind);  // "1f1b", "zero_bubble"
-// The kind named so. Throws InputError that lists the names.
-ScheduleKind schedule_kind(const std::string& name);
 
 // The schedule of a kind. Both kinds share: every stage's forwards, and its backwards, run in the
 // order of the micro-batches, so gradients accumulate in the same order as without a pipeline;

@@ -31,12 +31,14 @@
 #include "engine/cut/chunked_training.h"
 #include "engine/graph/lockstep.h"
 #include "engine/graph/recording.h"
+#include "engine/io/safetensors.h"
 #include "engine/placement.h"
 #include "engine/rank_grid.h"
 #include "engine/reduce/bucket_sums.h"
 #include "engine/reduce/tree_sums.h"
 #include "engine/session.h"
 #include "engine/steps/step_runner.h"
+#include "kernels/totals/totals.h"
 
 namespace rondo {
 
@@ -53,6 +55,15 @@ struct SplitSettings {
   size_t votes = 0;  // numbers that travel with an update (enqueue_update())
   PipelineOptions options = {};
 };
+
+// Tensors for write_safetensors() that read their bytes from the device when they are written.
+TensorToWrite tensor_to_write(std::string name, const TensorView& view, Device& device);
+std::vector<TensorToWrite> weights_to_write(const Parameters& parameters);
+
+// The sums and counts of `totals`; what else a result has stays as it is.
+void set_totals(StepResult& result, const LossTotals& totals);
+// What a batch with these losses adds to the totals.
+LossTotals totals_of(const BatchView& batch, std::span<const float> losses);
 
 // Fills the values of one parameter.
 using ReadEntry = std::function<void(const Parameters::Entry& entry, std::span<float> into)>;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/rank_model.h"
+#include "engine/reduce/host_array.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "engine/io/safetensors.h"
 #include "engine/rank_model.h"
 #include "kernels/base/error.h"
 

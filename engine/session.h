@@ -31,6 +31,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,16 +40,11 @@
 #include "engine/graph/batch.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/parameters.h"
-#include "engine/io/safetensors.h"
 #include "engine/layers/layers.h"
 #include "engine/update.h"
 #include "kernels/base/op.h"
 
 namespace rondo {
-
-// Tensors for write_safetensors() that read their bytes from the device when they are written.
-TensorToWrite tensor_to_write(std::string name, const TensorView& view, Device& device);
-std::vector<TensorToWrite> weights_to_write(const Parameters& parameters);
 
 // What a model function returns. `prediction` may be on any axis.
 struct Outputs {
@@ -93,14 +89,9 @@ struct StepResult {
   }
 };
 
-struct LossTotals;  // kernels/totals/totals.h
-// The sums and counts of `totals`; what else a result has stays as it is.
-void set_totals(StepResult& result, const LossTotals& totals);
-// What a batch with these losses adds to the totals.
-LossTotals totals_of(const BatchView& batch, std::span<const float> losses);
-
-class RankModel;  // engine/rank_model.h
-class Sums;       // engine/reduce/sums.h
+class RankModel;        // engine/rank_model.h
+class SafetensorsFile;  // engine/io/safetensors.h
+class Sums;             // engine/reduce/sums.h
 
 class Session {
  public:
@@ -154,7 +145,7 @@ class Session {
 
   // Weights and strings as one safetensors file, replaced atomically. load() checks that names,
   // types and shapes agree and says which do not (InputError).
-  void save(const std::string& path, const StringMap& metadata = {}) const;
+  void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
   void load(const std::string& path);
   void load(const SafetensorsFile& file);
 

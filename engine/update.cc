@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "comm/group/device_group.h"
+#include "engine/part_layout.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/reduce/reduce.h"
@@ -77,6 +78,8 @@ Update::Update(const OptimizerOptions& options, Parameters& parameters, const Co
   write_block();
   take_weights();
 }
+
+Update::~Update() = default;
 
 void Update::list_ranges() {
   if (!ranks_.stages) {

@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "engine/graph/parameters.h"
-#include "engine/part_layout.h"
 #include "kernels/base/op.h"
 #include "kernels/optimizer/optimizer.h"
 
 namespace rondo {
 
 class DeviceGroup;
+class PartLayout;  // engine/part_layout.h
 class ProcessGroup;
 
 struct OptimizerOptions {
@@ -64,6 +64,7 @@ class Update {
   // group that reaches the device.
   Update(const OptimizerOptions& options, Parameters& parameters, const Context& context,
          const UpdateRanks& ranks = {});
+  ~Update();
 
   struct Result {
     double gradient_norm = 0;  // after division by the count, before clipping

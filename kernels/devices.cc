@@ -4,6 +4,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/gpu/cuda_device.h"
+#include "kernels/base/op.h"
 #ifdef RONDO_WITH_SIM
 #include "kernels/simt/sim/sim_device.h"
 #endif

@@ -1,14 +1,16 @@
 // The devices of this process, by kind.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "kernels/base/device.h"
-#include "kernels/base/op.h"
 
 namespace rondo {
+
+enum class Backend : uint8_t;  // kernels/base/op.h
 
 // Which device: a kind, and among GPUs an index.
 struct DeviceId {

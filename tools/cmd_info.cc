@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/io/json.h"
+#include "engine/train/model/build_model.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/training_report.h"
 #include "kernels/base/cpu.h"

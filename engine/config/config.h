@@ -17,15 +17,14 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/schedule.h"
-#include "engine/config/layer_types.h"
-#include "engine/data/augment.h"
+#include "comm/schedule_kind.h"
+#include "engine/config/layer_config.h"
+#include "engine/data/augment_config.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/line_features.h"
-#include "engine/data/line_distortion.h"
 #include "engine/text/text_rules.h"
 #include "kernels/base/dtype.h"
-#include "kernels/pool/pool.h"
+#include "kernels/pool/pooling.h"
 
 namespace rondo {
 

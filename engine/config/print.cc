@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/config/config.h"
+#include "engine/config/layer_types.h"
 #include "engine/config/schema.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/config/layer_types.h"
 #include "kernels/base/error.h"
 
 namespace rondo::schema {

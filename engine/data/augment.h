@@ -7,37 +7,13 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "engine/data/audio/waveform.h"
+#include "engine/data/augment_config.h"
 #include "engine/data/features/matrix.h"
 
 namespace rondo {
-
-struct AugmentConfig {
-  // SpecAugment: masks of width 0 to the maximum each, filled with the mean of the features.
-  bool spec_augment = false;
-  int32_t frequency_masks = 2;
-  int32_t frequency_width = 8;  // bins
-  int32_t time_masks = 2;
-  int32_t time_width = 20;  // frames
-  double time_share = 0.2;  // and at most this share of the utterance, each
-
-  // One is drawn per utterance and epoch; empty: none. 1.1 is faster and higher by 10 %. Rounded to
-  // hundredths.
-  std::vector<double> speed;
-
-  // Additive noise, with this probability, at a signal-to-noise ratio in dB drawn uniformly.
-  double noise = 0;
-  std::string noise_recordings;  // a manifest of what is added; empty: white Gaussian noise
-  double noise_snr_low = 10;
-  double noise_snr_high = 30;
-
-  bool operator==(const AugmentConfig&) const = default;
-  // Throws InputError: which value is out of range, and the range.
-  void validate() const;
-};
 
 // Who is augmented, when.
 struct AugmentKey {

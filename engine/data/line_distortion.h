@@ -21,31 +21,6 @@
 
 namespace rondo {
 
-// Lengths are pixels of the scaled line, ink is 0 to 1; 0 is none. The numbers
-// take part as f32.
-struct DistortConfig {
-  double probability = 0.5;  // of each kind, for each line and epoch
-  double strength = 1;       // times all that follow; of cutouts times their size
-  double stretch = 0;        // wider or narrower by up to this share
-  double slant = 0;          // degrees that upright strokes lean, to either side
-  double rotation = 0;       // degrees about the line's middle, to either side
-  double size = 0;           // higher or lower by up to this share, about the line's middle
-  double offset = 0;         // up or down as a whole
-  double elastic = 0;        // greatest shift of a grid's points, 0.75 of the height apart
-  double thickness = 0;      // strokes wider or narrower by up to so much on each side
-  double blur = 0;           // standard deviation
-  double fade = 0;           // ink loses, or paper gains, up to this share
-  double background = 0;     // the paper is unevenly dark, by up to so much ink at its darkest
-  double show_through = 0;   // ink of the page's other side shows with up to this share
-  double noise = 0;          // standard deviation of what is added to each pixel
-  int32_t cutouts = 0;       // patches of paper or of ink, at most
-  double cutout_size = 12;   // their greatest side
-
-  bool operator==(const DistortConfig&) const = default;
-  // Throws InputError: which value is out of range, and the range.
-  void validate() const;
-};
-
 // How wide the line becomes, in thousandths: 1100 is wider by 10 %; 1000 without stretch.
 int32_t line_stretch(const DistortConfig& config, const AugmentKey& key);
 // The narrowest and the widest that line_stretch() can say.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -79,6 +80,8 @@ std::vector<Parameters::Entry> Parameters::entries_of(const Graph& graph, int64_
   return place_entries(
       graph, [](int) { return true; }, flat_size);
 }
+
+Parameters::~Parameters() = default;
 
 void Parameters::allocate(const Graph& graph, const std::function<bool(int)>& wanted,
                           Gradients gradients) {

@@ -15,11 +15,12 @@
 #include <vector>
 
 #include "engine/graph/graph.h"
-#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/base/device.h"
 #include "kernels/base/tensor.h"
 
 namespace rondo {
+
+class PackedWeights;  // kernels/base/cpu/packed_weights.h
 
 class Parameters {
  public:
@@ -41,6 +42,7 @@ class Parameters {
   enum class Gradients : uint8_t { allocated, absent };
   Parameters(const Graph& graph, Device& device, int stage = -1,
              Gradients gradients = Gradients::allocated);
+  ~Parameters();
 
   // Fills the weights from counter-based random numbers keyed by (seed, name): independent of the
   // order and number of the other parameters.

@@ -17,9 +17,9 @@
 #include <string_view>
 
 #include "engine/graph/graph.h"
-#include "kernels/conv/conv.h"
+#include "kernels/conv/conv_context.h"
 #include "kernels/pointwise/pointwise.h"
-#include "kernels/pool2d/pool2d.h"
+#include "kernels/pool2d/pooling2d.h"
 
 namespace rondo::layers {
 

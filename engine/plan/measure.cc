@@ -13,6 +13,7 @@
 #include "engine/graph/rules.h"
 #include "engine/plan/model_layers.h"
 #include "kernels/base/cpu/cgroup.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {

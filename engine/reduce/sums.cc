@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "engine/reduce/host_array.h"
 #include "kernels/base/error.h"
+#include "kernels/totals/totals.h"
 
 namespace rondo {
 
@@ -51,18 +53,20 @@ void Sums::sum_numbers(LossTotals* totals, bool withdrawn) {
 
 GroupSums::GroupSums(ProcessGroup& group, const Parameters& parameters, size_t votes)
     : Sums(group, parameters, votes),
-      array_(parameters.gradients(), parameters.device(), "gradients of replicas") {}
+      array_(std::make_unique<HostArray>(parameters.gradients(), parameters.device(),
+                                         "gradients of replicas")) {}
+GroupSums::~GroupSums() = default;
 
 void GroupSums::sum_gradients() {
-  array_.fetch(stream());
-  const std::span<float> values = array_.values();
+  array_->fetch(stream());
+  const std::span<float> values = array_->values();
   const TensorView view(values.data(), DType::f32, {static_cast<int64_t>(values.size())});
   const auto begin = CommClock::now();
   group().all_reduce(view, Reduction::sum).wait();
   const std::chrono::duration<double> took = CommClock::now() - begin;
   times_.communication += took.count();
   times_.exposed += took.count();
-  array_.store(stream());
+  array_->store(stream());
 }
 
 }  // namespace rondo

@@ -13,15 +13,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "comm/group/process_group.h"
 #include "engine/graph/parameters.h"
-#include "engine/reduce/host_array.h"
-#include "kernels/totals/totals.h"
 
 namespace rondo {
+
+class HostArray;    // engine/reduce/host_array.h
+struct LossTotals;  // kernels/totals/totals.h
 
 // Some rank could not compute its share of an update: on all ranks the update does not take place,
 // and the weights are those before it.
@@ -106,12 +108,13 @@ class Sums {
 class GroupSums final : public Sums {
  public:
   GroupSums(ProcessGroup& group, const Parameters& parameters, size_t votes = 0);
+  ~GroupSums() override;
 
  protected:
   void sum_gradients() override;
 
  private:
-  HostArray array_;
+  const std::unique_ptr<HostArray> array_;
 };
 
 }  // namespace rondo

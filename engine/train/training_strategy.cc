@@ -4,6 +4,7 @@
 
 #include "engine/io/file.h"
 #include "engine/report/timeline.h"
+#include "engine/train/model/build_model.h"
 #include "engine/train/require_split.h"
 #include "engine/train/training_batches.h"
 #include "kernels/base/error.h"

@@ -56,6 +56,7 @@
 #include "kernels/base/dispatch.h"
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
+#include "kernels/conv/conv_context.h"
 
 namespace rondo {
 
@@ -68,13 +69,6 @@ struct ConvAxis {
   constexpr int64_t span() const { return int64_t{dilation} * (kernel - 1) + 1; }
 };
 
-// Which positions beside its own one of y is made of, where the padding is span() - 1 positions in
-// all: then ceil(size / stride) come out, position t at t * stride of x.
-enum class ConvContext : uint8_t {
-  both,    // as many before as behind it; of an even number of taps one more before it
-  past,    // none behind it: causal
-  future,  // none before it: looks ahead
-};
 constexpr ConvAxis conv_axis(int32_t kernel, int32_t stride, int32_t dilation,
                              ConvContext context = ConvContext::both) {
   ConvAxis a{kernel, stride, dilation, 0};

@@ -13,10 +13,9 @@
 
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
+#include "kernels/pool/pooling.h"
 
 namespace rondo {
-
-enum class Pooling : uint8_t { last, mean };
 
 struct PoolArgs {
   static constexpr const char* op = "pool";

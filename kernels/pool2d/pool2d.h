@@ -21,10 +21,9 @@
 #include "kernels/base/host_device.h"
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
+#include "kernels/pool2d/pooling2d.h"
 
 namespace rondo {
-
-enum class Pooling2d : uint8_t { greatest, mean };
 
 struct Pool2dDims {
   int64_t channels = 1;

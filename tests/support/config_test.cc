@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/config/layer_types.h"
 #include "kernels/conv/conv.h"
 #include "tests/support/support.h"
 

@@ -8,6 +8,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/reduce/bucket_sums.h"
 #include "engine/session.h"
+#include "kernels/totals/totals.h"
 #include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <random>
 
+#include "engine/config/layer_types.h"
 #include "engine/io/json.h"
+#include "engine/train/model/build_model.h"
 #include "engine/train/model/kraken_model.h"
 #include "engine/train/recognition/recognizer.h"
 #include "tests/catch.h"

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/train/model/build_model.h"
 #include "engine/train/state/training_state.h"
 #include "tests/train/train_on.h"
 

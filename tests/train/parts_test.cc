@@ -7,6 +7,7 @@
 #include "engine/layers/layers.h"
 #include "engine/parallel/slow_ranks.h"
 #include "engine/reduce/tree_sums.h"
+#include "kernels/totals/totals.h"
 #include "tests/catch.h"
 #include "tests/rank_check.h"
 

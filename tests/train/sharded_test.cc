@@ -1,6 +1,7 @@
 // parallel.shard_optimizer: the weights of ranks that keep everything, and less memory.
 
 #include "engine/layers/layers.h"
+#include "engine/part_layout.h"
 #include "tests/catch.h"
 #include "tests/train/train_on.h"
 

@@ -3,6 +3,11 @@
 #include <cmath>
 #include <random>
 
+#include "engine/config/layer_types.h"
+#include "engine/io/safetensors.h"
+#include "engine/session.h"
+#include "engine/train/model/build_model.h"
+#include "engine/train/model/model_file.h"
 #include "engine/train/recognition/long_recording.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/conv/conv.h"

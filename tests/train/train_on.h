@@ -12,6 +12,7 @@
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/io/checkpoint.h"
+#include "engine/train/model/build_model.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/model/stored_state.h"
 #include "engine/train/state/read_weights.h"

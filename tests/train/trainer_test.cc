@@ -10,6 +10,7 @@
 #include "engine/report/charts.h"
 #include "engine/report/jsonl.h"
 #include "engine/train/model/open_data.h"
+#include "engine/train/recognition/evaluation.h"
 #include "engine/train/recognition/recognizer.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"

@@ -1,5 +1,6 @@
 #include "engine/train/model/build_model.h"
 
+#include "engine/config/layer_types.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

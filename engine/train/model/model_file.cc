@@ -7,11 +7,14 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/config/layer_types.h"
+#include "engine/config/metric.h"
 #include "engine/io/checkpoint.h"
 #include "engine/io/crc32c.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/json.h"
 #include "engine/io/stage_index.h"
+#include "engine/rank_model.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

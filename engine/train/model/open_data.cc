@@ -9,6 +9,7 @@
 #include "engine/text/marks.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/build_model.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/config/layer_types.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/text/alphabet.h"
+#include "engine/train/model/build_model.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 

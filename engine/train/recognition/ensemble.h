@@ -16,6 +16,7 @@
 
 #include "engine/train/model/model_file.h"
 #include "engine/train/recognition/evaluation.h"
+#include "kernels/devices.h"
 
 namespace rondo {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 
+#include "engine/session.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/error.h"
 
