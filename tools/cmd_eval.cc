@@ -238,7 +238,7 @@ int run_eval(const EvalOptions& o) {
   const ImageFileReader images;
   Recognizer model(o.model, resolve(o.device), o.threads, o.others);
   for (const std::string& w : model.warnings()) warn(w);
-  const auto data = model.open(o.manifest, {&audio, &images}, true);
+  const auto data = open_dataset(model, o.manifest, {&audio, &images}, true);
   require_apart(o, *data);
   EvalResults results;
   results.model = o.model;
@@ -271,7 +271,7 @@ int run_eval(const EvalOptions& o) {
       make_decoder(o.decoding, model.vocabulary(), model.description().config.text);
   options.decoder = decoder ? &*decoder : nullptr;
   options.decoder_threads = o.threads > 0 ? o.threads : usable_cpus();
-  results.evaluation = evaluate(model.evaluated(), *data, is_text ? &model.alphabet() : nullptr,
+  results.evaluation = evaluate(evaluated(model), *data, is_text ? &model.alphabet() : nullptr,
                                 options, [&](const Hypothesis& h) { collector.take(h); });
   collector.finish();
   if (is_text) results.unwritable = unwritable_text(*data, model.alphabet());

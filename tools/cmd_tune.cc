@@ -6,6 +6,7 @@
 #include "engine/data/image/image.h"
 #include "engine/decode/tuning.h"
 #include "engine/text/text_rules.h"
+#include "engine/train/recognition/evaluation.h"
 #include "engine/train/recognition/recognizer.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
@@ -42,12 +43,12 @@ void add_outputs(const TuneOptions& o, const std::string& path, TuningData& all)
   for (const std::string& w : model.warnings()) warn(w);
   if (model.description().config.task != Task::ctc)
     fail_input(model.file(), ": is not a ctc model: it writes no text");
-  const auto data = model.open(o.manifest, {&audio, &images}, true);
+  const auto data = open_dataset(model, o.manifest, {&audio, &images}, true);
   all.vocabulary = model.vocabulary();
   all.rules = model.description().config.text;
   const size_t before = all.utterances.size();
   all.utterances.resize(before + static_cast<size_t>(data->size()));
-  evaluate(model.evaluated(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
+  evaluate(evaluated(model), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
     KnownOutputs& known = all.utterances[before + static_cast<size_t>(h.utterance)];
     known.scores.assign(h.scores.begin(), h.scores.end());
     // Compared with what a decoder finds, which is in the order of reading.

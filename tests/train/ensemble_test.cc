@@ -3,8 +3,13 @@
 #include <cmath>
 #include <random>
 
+#include "engine/session.h"
+#include "engine/train/model/build_model.h"
+#include "engine/train/model/model_file.h"
 #include "engine/train/recognition/agreement.h"
+#include "engine/train/recognition/evaluation.h"
 #include "engine/train/recognition/recognizer.h"
+#include "kernels/base/packed_host.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
@@ -281,9 +286,9 @@ TEST_CASE("the loss of models together is that of their mean") {
   view.inputs = {&input, 1};
   view.labels = labels;
   view.label_offsets = offsets;
-  const std::vector<float> scores = all.evaluated().evaluate_and_predict(view);
+  const std::vector<float> scores = evaluated(all).evaluate_and_predict(view);
   REQUIRE(scores.size() == 3 * 4);
-  const StepResult& result = all.evaluated().last_result();
+  const StepResult& result = evaluated(all).last_result();
   REQUIRE(result.losses.size() == 2);
   // Rows: frame 0 of both, frame 1 of the first.
   CHECK(result.losses[0] ==

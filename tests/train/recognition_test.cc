@@ -2,6 +2,9 @@
 // (docs/using_a_model.md).
 #include <random>
 
+#include "engine/text/error_rate.h"
+#include "engine/train/model/build_model.h"
+#include "engine/train/recognition/evaluation.h"
 #include "engine/train/recognition/recognizer.h"
 #include "tests/catch.h"
 #include "tests/train/observed_run.h"
@@ -138,7 +141,7 @@ TEST_CASE(
     }
     // So many that a transcript of another recording would be noticed.
     CHECK(std::set<std::string>(wanted.begin(), wanted.end()).size() >= 4);
-    const auto data = model.open(folder.path("data.jsonl"), &reader, true);
+    const auto data = open_dataset(model, folder.path("data.jsonl"), &reader, true);
     for (int64_t batch_frames : {int64_t{200}, int64_t{100000}}) {
       EvaluationOptions o;
       o.batch_frames = batch_frames;

@@ -5,15 +5,10 @@
 
 #include "engine/config/config.h"
 #include "engine/session.h"
+#include "engine/train/model/model_description.h"
 #include "kernels/devices.h"
 
 namespace rondo {
-
-// What the data decide about a model.
-struct ModelSizes {
-  int64_t features = 0;  // columns per frame
-  int64_t outputs = 0;   // ctc: alphabet and blank; classify: classes; regress: target columns
-};
 
 // Names of the graph inputs.
 inline constexpr const char* features_input = "features";

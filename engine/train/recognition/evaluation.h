@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "engine/text/unwritable.h"
 
 namespace rondo {
+
+class Recognizer;  // engine/train/recognition/recognizer.h
 
 // A batch of the data code as the engine takes it; borrows `batch` and `inputs`.
 BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
@@ -130,5 +133,12 @@ Evaluation evaluate(EvaluatedModel& model, const ManifestDataset& data, const Al
 Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabet* text,
                     const EvaluationOptions& options,
                     const std::function<void(const Hypothesis&)>& each = {});
+
+// What says what a recogniser says of a batch: all its models. It belongs to the recogniser.
+EvaluatedModel& evaluated(Recognizer& model);
+
+// A manifest with the features, the normalisation and the alphabet of a model, which it borrows.
+std::unique_ptr<ManifestDataset> open_dataset(const Recognizer& model, const std::string& manifest,
+                                              const MediaReaders& readers, bool references);
 
 }  // namespace rondo

@@ -4,10 +4,13 @@
 #include <cmath>
 
 #include "engine/data/batch.h"
+#include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/line_shape.h"
+#include "engine/decode/batch/batch_decoder.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/agreement.h"
+#include "engine/train/recognition/ensemble.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -35,22 +38,51 @@ std::vector<LoadedModel> load_models(const std::string& path, std::span<const st
 
 }  // namespace
 
-Recognizer::Recognizer(const std::string& path, DeviceId device, int threads,
-                       std::span<const std::string> others)
-    : device_(device),
-      threads_(threads),
-      models_(load_models(path, others, device, threads, &warnings_)),
-      ensemble_(models_),
-      alphabet_(as_read(description().config.features, Alphabet(description().alphabet))),
-      vocabulary_(Vocabulary::of(alphabet_)) {}
+struct Recognizer::State {
+  State(const std::string& path, DeviceId device_, int threads_,
+        std::span<const std::string> others)
+      : device(device_),
+        threads(threads_),
+        models(load_models(path, others, device, threads, &warnings)),
+        ensemble(models),
+        alphabet(as_read(description().config.features, Alphabet(description().alphabet))),
+        vocabulary(Vocabulary::of(alphabet)) {}
 
-double Recognizer::frame_seconds() const {
+  const ModelDescription& description() const { return models.front().description; }
+  const std::string& file() const { return models.front().file; }
+  const Decoder* found_by() const { return decoder ? &*decoder : nullptr; }
+  double frame_seconds() const;
+  void require_trained_on(InputKind kind, const char* inputs) const;
+  // Of each utterance; where several models are to agree, *texts has the labels that they do on.
+  std::vector<std::vector<float>> outputs(std::vector<Matrix> features,
+                                          std::vector<std::optional<std::vector<int32_t>>>* texts);
+  Prediction interpret(std::vector<float> outputs) const;
+  // Several models, whose text is found by a search in their mean.
+  bool searches_mean() const;
+  Transcript with_text(std::vector<float> outputs, const std::vector<int32_t>& labels) const;
+  // Searched for on the device.
+  std::vector<Transcript> search(std::vector<std::vector<float>> outputs) const;
+  Transcript decode(std::vector<float> logits) const;
+
+  DeviceId device;
+  int threads = 0;
+  std::optional<Decoder> decoder;
+  std::unique_ptr<BatchDecoder> on_device;
+  Confidence confidence = Confidence::mean;
+  std::vector<std::string> warnings;
+  std::vector<LoadedModel> models;
+  Ensemble ensemble;  // of these
+  Alphabet alphabet;
+  Vocabulary vocabulary;
+};
+
+double Recognizer::State::frame_seconds() const {
   const FeaturesConfig& f = description().config.features;
   const double step = f.type == FeatureType::image ? 1 : f.hop_ms / 1000.0;
-  return step * static_cast<double>(models_.front().session->subsampling());
+  return step * static_cast<double>(models.front().session->subsampling());
 }
 
-void Recognizer::require_trained_on(InputKind wanted, const char* inputs) const {
+void Recognizer::State::require_trained_on(InputKind wanted, const char* inputs) const {
   const InputKind kind = input_kind(description().config.features.type);
   if (kind == wanted) return;
   const char* own = kind == InputKind::features ? "ready features"
@@ -59,8 +91,27 @@ void Recognizer::require_trained_on(InputKind wanted, const char* inputs) const 
   fail_input(file(), ": was trained on ", own, ", not on ", inputs);
 }
 
+Recognizer::Recognizer(const std::string& path, DeviceId device, int threads,
+                       std::span<const std::string> others)
+    : state_(std::make_unique<State>(path, device, threads, others)) {}
+Recognizer::~Recognizer() = default;
+
+const ModelDescription& Recognizer::description() const { return state_->description(); }
+const std::string& Recognizer::file() const { return state_->file(); }
+bool Recognizer::is_ensemble() const { return state_->models.size() > 1; }
+const std::vector<std::string>& Recognizer::warnings() const { return state_->warnings; }
+const Alphabet& Recognizer::alphabet() const { return state_->alphabet; }
+const Vocabulary& Recognizer::vocabulary() const { return state_->vocabulary; }
+Session& Recognizer::session() { return *state_->models.front().session; }
+double Recognizer::frame_seconds() const { return state_->frame_seconds(); }
+const Decoder* Recognizer::decoder() const { return state_->found_by(); }
+void Recognizer::set_confidence(Confidence confidence) { state_->confidence = confidence; }
+Transcript Recognizer::decode(std::vector<float> logits) const {
+  return state_->decode(std::move(logits));
+}
+
 Matrix Recognizer::features(const GreyImage& image, const std::string& name) const {
-  require_trained_on(InputKind::image, "images");
+  state_->require_trained_on(InputKind::image, "images");
   if (is_blank(image)) return {};
   const LineConfig& line = description().config.features;
   const GreyImage level = shaped(line, image);
@@ -70,7 +121,7 @@ Matrix Recognizer::features(const GreyImage& image, const std::string& name) con
 
 Matrix Recognizer::features(const Waveform& audio) const {
   const FeaturesConfig& f = description().config.features;
-  require_trained_on(InputKind::recording, "recordings");
+  state_->require_trained_on(InputKind::recording, "recordings");
   RONDO_CHECK(audio.sample_rate == f.rate, "audio at ", audio.sample_rate, " Hz, the model reads ",
               f.rate);
   if (description().config.task == Task::ctc && audio.is_digital_silence()) return {};
@@ -91,47 +142,48 @@ Transcript Recognizer::transcribe(Matrix x) {
 std::vector<Prediction> Recognizer::predict(std::vector<Matrix> features) {
   std::vector<Prediction> all;
   std::vector<std::optional<std::vector<int32_t>>> texts;
-  std::vector<std::vector<float>> outputs = this->outputs(std::move(features), &texts);
-  if (on_device_ && description().config.task == Task::ctc) {
-    for (Transcript& t : search(std::move(outputs))) all.emplace_back().transcript = std::move(t);
+  std::vector<std::vector<float>> outputs = state_->outputs(std::move(features), &texts);
+  if (state_->on_device && description().config.task == Task::ctc) {
+    for (Transcript& t : state_->search(std::move(outputs)))
+      all.emplace_back().transcript = std::move(t);
     return all;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (texts[i]) {
-      all.emplace_back().transcript = with_text(std::move(outputs[i]), *texts[i]);
+      all.emplace_back().transcript = state_->with_text(std::move(outputs[i]), *texts[i]);
     } else {
-      all.push_back(interpret(std::move(outputs[i])));
+      all.push_back(state_->interpret(std::move(outputs[i])));
     }
   }
   return all;
 }
 
 void Recognizer::set_decoder(std::optional<Decoder> decoder, bool on_device) {
-  on_device_.reset();
-  decoder_ = std::move(decoder);
-  if (!decoder_ || !on_device) return;
-  if (device_.kind == DeviceKind::cpu)
+  state_->on_device.reset();
+  state_->decoder = std::move(decoder);
+  if (!state_->decoder || !on_device) return;
+  if (state_->device.kind == DeviceKind::cpu)
     fail_input("the search cannot run on the model's device, which is the CPU");
-  on_device_ = std::make_unique<BatchDecoder>(
-      *decoder_, require_device(device_.kind, device_.index), threads_);
+  state_->on_device = std::make_unique<BatchDecoder>(
+      *state_->decoder, require_device(state_->device.kind, state_->device.index), state_->threads);
 }
 
-std::vector<Transcript> Recognizer::search(std::vector<std::vector<float>> outputs) const {
+std::vector<Transcript> Recognizer::State::search(std::vector<std::vector<float>> outputs) const {
   std::vector<BatchDecoder::Utterance> utterances;
   for (const std::vector<float>& values : outputs)
     utterances.push_back({values.data(), static_cast<int32_t>(static_cast<int64_t>(values.size()) /
-                                                              vocabulary_.classes())});
-  const auto texts = on_device_->decode(utterances);
+                                                              vocabulary.classes())});
+  const auto texts = on_device->decode(utterances);
   std::vector<Transcript> all;
   for (size_t i = 0; i < outputs.size(); ++i) {
     all.push_back(
-        transcript_of(std::move(outputs[i]), vocabulary_, texts[i], frame_seconds(), confidence_));
-    if (alphabet_.reads_leftwards()) turn_leftwards(all.back());
+        transcript_of(std::move(outputs[i]), vocabulary, texts[i], frame_seconds(), confidence));
+    if (alphabet.reads_leftwards()) turn_leftwards(all.back());
   }
   return all;
 }
 
-std::vector<std::vector<float>> Recognizer::outputs(
+std::vector<std::vector<float>> Recognizer::State::outputs(
     std::vector<Matrix> features, std::vector<std::optional<std::vector<int32_t>>>* texts) {
   std::vector<std::vector<float>> all(features.size());
   texts->resize(features.size());
@@ -158,9 +210,9 @@ std::vector<std::vector<float>> Recognizer::outputs(
   BatchView view;
   view.layout = &batch.layout;
   view.inputs = {&input, 1};
-  const std::vector<float>& packed = ensemble_.predict(view);
+  const std::vector<float>& packed = ensemble.predict(view);
   const int64_t cols = description().sizes.outputs;
-  const std::vector<int32_t> lengths = output_lengths(ensemble_, batch.layout);
+  const std::vector<int32_t> lengths = output_lengths(ensemble, batch.layout);
   for (size_t n = 0; n < batch.utterances.size(); ++n) {
     std::vector<float>& values = all[static_cast<size_t>(batch.utterances[n])];
     const auto pooled = packed.begin() + static_cast<int64_t>(n) * cols;
@@ -171,14 +223,14 @@ std::vector<std::vector<float>> Recognizer::outputs(
                  ": its output is not a number; its weights have grown out of range, or the "
                  "features are too large");
     }
-    if (ensemble_.each().empty() || searches_mean()) continue;
+    if (ensemble.each().empty() || searches_mean()) continue;
     (*texts)[static_cast<size_t>(batch.utterances[n])] =
-        agreed_labels(ensemble_.each(), lengths, n, static_cast<int32_t>(cols), decoder());
+        agreed_labels(ensemble.each(), lengths, n, static_cast<int32_t>(cols), found_by());
   }
   return all;
 }
 
-Prediction Recognizer::interpret(std::vector<float> outputs) const {
+Prediction Recognizer::State::interpret(std::vector<float> outputs) const {
   Prediction p;
   if (description().config.task == Task::ctc) {
     p.transcript = decode(std::move(outputs));
@@ -197,49 +249,48 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
 
 // A search on a device knows the mean alone, and what a search tells of its own texts, other ones
 // and posteriors, is of one search.
-bool Recognizer::searches_mean() const {
-  if (on_device_) return true;
-  return decoder_ && (decoder_->options().nbest > 1 || decoder_->options().posteriors);
+bool Recognizer::State::searches_mean() const {
+  if (on_device) return true;
+  return decoder && (decoder->options().nbest > 1 || decoder->options().posteriors);
 }
 
 // Of the models' mean are the times and the confidences.
-Transcript Recognizer::with_text(std::vector<float> outputs,
-                                 const std::vector<int32_t>& labels) const {
+Transcript Recognizer::State::with_text(std::vector<float> outputs,
+                                        const std::vector<int32_t>& labels) const {
   DecodedText found;
   found.labels = labels;
-  found.text = vocabulary_.text(labels);
-  found.words = vocabulary_.words(labels);
+  found.text = vocabulary.text(labels);
+  found.words = vocabulary.words(labels);
   Transcript t =
-      transcript_of(std::move(outputs), vocabulary_, {found}, frame_seconds(), confidence_);
+      transcript_of(std::move(outputs), vocabulary, {found}, frame_seconds(), confidence);
   t.alternatives.clear();
-  if (alphabet_.reads_leftwards()) turn_leftwards(t);
+  if (alphabet.reads_leftwards()) turn_leftwards(t);
   return t;
 }
 
-Transcript Recognizer::decode(std::vector<float> logits) const {
-  if (on_device_) {
+Transcript Recognizer::State::decode(std::vector<float> logits) const {
+  if (on_device) {
     std::vector<std::vector<float>> one;
     one.push_back(std::move(logits));
     return std::move(search(std::move(one)).front());
   }
   Transcript t =
-      transcript_of(std::move(logits), vocabulary_, decoder(), frame_seconds(), confidence_);
-  if (alphabet_.reads_leftwards()) turn_leftwards(t);
+      transcript_of(std::move(logits), vocabulary, found_by(), frame_seconds(), confidence);
+  if (alphabet.reads_leftwards()) turn_leftwards(t);
   return t;
 }
 
-std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,
-                                                  const MediaReaders& readers,
-                                                  bool references) const {
-  const TextEncoder* text = description().config.task == Task::ctc ? &alphabet_ : nullptr;
-  auto data = open_dataset(description().config, manifest,
-                           references ? DataUse::evaluation : DataUse::inference, readers,
-                           {text, description().classes});
-  if (!description().mean.empty()) {
-    data->set_global_cmvn({description().mean, description().inverse_std});
-  }
-  if (references)
-    require_fit(*data, manifest, description().config.task, description().sizes, file());
+EvaluatedModel& evaluated(Recognizer& model) { return model.state_->ensemble; }
+
+std::unique_ptr<ManifestDataset> open_dataset(const Recognizer& model, const std::string& manifest,
+                                              const MediaReaders& readers, bool references) {
+  const ModelDescription& d = model.description();
+  const TextEncoder* text = d.config.task == Task::ctc ? &model.alphabet() : nullptr;
+  auto data =
+      open_dataset(d.config, manifest, references ? DataUse::evaluation : DataUse::inference,
+                   readers, {text, d.classes});
+  if (!d.mean.empty()) data->set_global_cmvn({d.mean, d.inverse_std});
+  if (references) require_fit(*data, manifest, d.config.task, d.sizes, model.file());
   return data;
 }
 

@@ -18,18 +18,18 @@
 #include <vector>
 
 #include "engine/data/audio/waveform.h"
-#include "engine/data/features/acoustic_features.h"
+#include "engine/data/features/matrix.h"
 #include "engine/data/image/grey_image.h"
-#include "engine/decode/batch_decoder.h"
 #include "engine/decode/decoder.h"
 #include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"
-#include "engine/train/model/model_file.h"
-#include "engine/train/recognition/ensemble.h"
-#include "engine/train/recognition/evaluation.h"
+#include "engine/train/model/model_description.h"
 #include "kernels/devices.h"
 
 namespace rondo {
+
+class EvaluatedModel;  // engine/train/recognition/evaluation.h
+class Session;         // engine/session.h
 
 // What a model says of one utterance.
 struct Prediction {
@@ -46,17 +46,18 @@ class Recognizer {
   // may be used. `others`: whose probabilities are averaged with its.
   Recognizer(const std::string& path, DeviceId device, int threads = 0,
              std::span<const std::string> others = {});
+  ~Recognizer();
+  Recognizer(const Recognizer&) = delete;
+  Recognizer& operator=(const Recognizer&) = delete;
 
   // Of the first model, as session() is.
-  const ModelDescription& description() const { return models_.front().description; }
-  const std::string& file() const { return models_.front().file; }
-  bool is_ensemble() const { return models_.size() > 1; }
-  const std::vector<std::string>& warnings() const { return warnings_; }
-  const Alphabet& alphabet() const { return alphabet_; }
-  const Vocabulary& vocabulary() const { return vocabulary_; }
-  Session& session() { return *models_.front().session; }
-  // What says what this says of a batch: all models, for evaluate().
-  EvaluatedModel& evaluated() { return ensemble_; }
+  const ModelDescription& description() const;
+  const std::string& file() const;
+  bool is_ensemble() const;
+  const std::vector<std::string>& warnings() const;
+  const Alphabet& alphabet() const;
+  const Vocabulary& vocabulary() const;
+  Session& session();
 
   // Transcribes by ctc models. The waveform must have the model's sample rate (Error); one shorter
   // than a frame gives empty text, and so does digital silence.
@@ -80,37 +81,15 @@ class Recognizer {
   // predict() all at once; throws what BatchDecoder does, and InputError where that is the CPU.
   void set_decoder(std::optional<Decoder> decoder, bool on_device = false);
   // What the probabilities of characters and words are; see transcript_of().
-  void set_confidence(Confidence confidence) { confidence_ = confidence; }
-  const Decoder* decoder() const { return decoder_ ? &*decoder_ : nullptr; }
+  void set_confidence(Confidence confidence);
+  const Decoder* decoder() const;
   // Seconds between two frames of the output; of images, pixels of the scaled line.
   double frame_seconds() const;
 
-  // Scores a manifest; see evaluate(). Opens it with the model's features and normalisation.
-  std::unique_ptr<ManifestDataset> open(const std::string& manifest, const MediaReaders& readers,
-                                        bool references) const;
-
  private:
-  void require_trained_on(InputKind kind, const char* inputs) const;
-  // Of each utterance; where several models are to agree, *texts has the labels that they do on.
-  std::vector<std::vector<float>> outputs(std::vector<Matrix> features,
-                                          std::vector<std::optional<std::vector<int32_t>>>* texts);
-  Prediction interpret(std::vector<float> outputs) const;
-  // Several models, whose text is found by a search in their mean.
-  bool searches_mean() const;
-  Transcript with_text(std::vector<float> outputs, const std::vector<int32_t>& labels) const;
-  // Searched for on the device.
-  std::vector<Transcript> search(std::vector<std::vector<float>> outputs) const;
-
-  DeviceId device_;
-  int threads_ = 0;
-  std::optional<Decoder> decoder_;
-  std::unique_ptr<BatchDecoder> on_device_;
-  Confidence confidence_ = Confidence::mean;
-  std::vector<std::string> warnings_;
-  std::vector<LoadedModel> models_;
-  Ensemble ensemble_;  // of these
-  Alphabet alphabet_;
-  Vocabulary vocabulary_;
+  friend EvaluatedModel& evaluated(Recognizer& model);
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace rondo
