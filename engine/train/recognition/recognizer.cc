@@ -6,7 +6,7 @@
 #include "engine/data/batch.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/line_shape.h"
-#include "engine/decode/batch/batch_decoder.h"
+#include "engine/decode/batch_decoder.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/agreement.h"
