@@ -119,11 +119,6 @@ class StoredSource final : public Source {
   Vocabulary vocabulary_;
 };
 
-bool is_model(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) || has_ending(path, ".safetensors");
-}
-
 constexpr uint64_t most_text = uint64_t{1} << 28;
 
 // What is said in an input, and the file or line that says it.
@@ -345,7 +340,7 @@ void require_apart(const AlignOptions& o, const PredictionStyle& style,
 }
 
 int run_align(const AlignOptions& o) {
-  const bool model = is_model(o.model);
+  const bool model = is_own_model(o.model);
   require_fitting(o, model);
   std::unique_ptr<Source> source;
   if (model) {
@@ -459,9 +454,10 @@ void add_align(Command& program) {
       "align", "Find when each word of a text is said in a recording, or in any model's outputs");
   auto o = std::make_shared<AlignOptions>();
   command
-      .add_option("model", o->model,
-                  "checkpoint directory or model file; or, for stored outputs, a vocabulary: "
-                  "tokens one a line, a JSON list, or a JSON object from tokens to classes")
+      .add_option(
+          "model", o->model,
+          "checkpoint directory or model file; or, for stored outputs, what the classes are, "
+          "as for rondo decode")
       .required()
       .check(check_file_name);
   command

@@ -83,6 +83,9 @@ int run_decode(const DecodeOptions& o) {
   };
   work.write = [&](const ModelInput& input, Prediction& found) {
     const double seconds = static_cast<double>(found.transcript.frames) * o.frame_ms / 1000;
+    // Only bytes can be none.
+    if (vocabulary.has_bytes() && found.transcript.text.find("\ufffd") != std::string::npos)
+      warn(input.name + ": bytes that make no character are written as U+FFFD");
     write_prediction(style, Task::ctc, input, found, {.seconds = seconds, .image = {}});
   };
   return for_each_input(inputs, pool, work) > 0 ? 1 : 0;
@@ -96,8 +99,9 @@ void add_decode(Command& program) {
   auto o = std::make_shared<DecodeOptions>();
   command
       .add_option("vocabulary", o->vocabulary,
-                  "what the classes are: tokens one a line, or a JSON list, or a JSON object from "
-                  "tokens to classes")
+                  "what the classes are: tokens one a line, with their class, score or count or "
+                  "without; a JSON list; a JSON object from tokens to classes; or the folder of a "
+                  "model of Hugging Face")
       .required()
       .check(check_file_name);
   command
@@ -133,7 +137,8 @@ void add_decode(Command& program) {
       "\nExample:  rondo decode vocab.json logits.npy --frame-ms 20 --format jsonl\n"
       "          rondo decode tokens.txt outputs --lm 4gram.lm --hot-words names.txt\n"
       "          network | rondo decode tokens.txt - --stream\n");
-  command.action([o] {
+  command.action([o, &command] {
+    use_language_model_of(o->vocabulary, command, &o->decoding);
     o->format = format_of(o->decoding, o->format);
     return run_decode(*o);
   });

@@ -91,9 +91,7 @@ void print_row(const TriedWeights& t) {
 
 int run_tune(const TuneOptions& o) {
   if (o.decoding.lm.empty()) throw WrongUsage("--lm is missing: whose weights are to be found?");
-  const PathKind kind = kind_of_path(o.model);
-  const bool is_model =
-      kind == PathKind::run || kind == PathKind::model || kind == PathKind::folder;
+  const bool is_model = is_own_model(o.model);
   if (!is_model && !o.others.empty())
     fail_input(o.model, ": is no model of rondo's, and --with is for such");
   const TuningData data = is_model ? run_models(o) : read_outputs(o);
@@ -144,7 +142,10 @@ void add_tune(Command& program) {
   command.footer(
       "\nExample:  rondo tune run mine/dev.jsonl --lm 3gram.lm\n"
       "          rondo tune tokens.txt outputs.jsonl --lm 3gram.lm --beam 50\n");
-  command.action([o] { return run_tune(*o); });
+  command.action([o, &command] {
+    use_language_model_of(o->model, command, &o->decoding);
+    return run_tune(*o);
+  });
 }
 
 }  // namespace rondo

@@ -241,6 +241,9 @@ DecoderStream::Partial DecoderStream::partial() const {
       if (opens) break;
     }
   }
+  // So may a character.
+  while (!common.labels.empty() && tables.vocabulary.token(common.labels.back()).is_byte)
+    common.labels.pop_back();
   p.stable = tables.text(common, no_word);
   return p;
 }

@@ -14,10 +14,15 @@ bool has_borders(const Vocabulary& v) {
   return v.border() == WordBorder::separator || v.border() == WordBorder::prefix;
 }
 
-std::vector<int32_t> characters_of(std::string_view text) {
-  std::vector<int32_t> characters;
-  for (const char32_t c : code_points(text)) characters.push_back(static_cast<int32_t>(c));
-  return characters;
+// What words and phrases are spelled in: characters; or bytes, where some tokens are single ones.
+std::vector<int32_t> symbols_of(std::string_view text, const Vocabulary& vocabulary) {
+  std::vector<int32_t> symbols;
+  if (vocabulary.has_bytes()) {
+    for (const char c : text) symbols.push_back(static_cast<unsigned char>(c));
+  } else {
+    for (const char32_t c : code_points(text)) symbols.push_back(static_cast<int32_t>(c));
+  }
+  return symbols;
 }
 
 // A token as a language model of tokens calls it; a separator has several names.
@@ -38,9 +43,11 @@ bool is_of_tokens(const LanguageModel& model, const Vocabulary& vocabulary) {
     case WordBorder::separator:
       return number_of(model, vocabulary, vocabulary.separator()) != LanguageModel::unknown;
     case WordBorder::prefix:
+      // Only a model of tokens knows those that are marked: what opens words, or goes on with them.
       for (int32_t label = 0; label < vocabulary.classes(); ++label) {
         const Vocabulary::Token& t = vocabulary.token(label);
-        if (t.opens && model.word(t.name) != LanguageModel::unknown) return true;
+        const bool is_marked = t.is_written && t.piece != t.name;
+        if (is_marked && model.word(t.name) != LanguageModel::unknown) return true;
       }
       return false;
     case WordBorder::none:
@@ -67,21 +74,23 @@ void keep_highest(std::vector<std::pair<double, std::string>>& kept, double numb
   if (kept.size() > most) kept.pop_back();
 }
 
-// Which words the tokens may spell: those whose characters all occur in some token.
+// Which words the tokens may spell: those whose symbols all occur in some token.
 class Spellable {
  public:
-  explicit Spellable(const Vocabulary& vocabulary) {
+  explicit Spellable(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
     for (int32_t label = 0; label < vocabulary.classes(); ++label)
-      for (const char32_t c : code_points(vocabulary.token(label).piece)) characters_.insert(c);
+      for (const int32_t symbol : symbols_of(vocabulary.token(label).piece, vocabulary))
+        symbols_.insert(symbol);
   }
   bool operator()(std::string_view word) const {
-    for (const char32_t c : code_points(word))
-      if (!characters_.contains(c)) return false;
+    for (const int32_t symbol : symbols_of(word, vocabulary_))
+      if (!symbols_.contains(symbol)) return false;
     return !word.empty();
   }
 
  private:
-  std::unordered_set<char32_t> characters_;
+  const Vocabulary& vocabulary_;
+  std::unordered_set<int32_t> symbols_;
 };
 
 }  // namespace
@@ -142,7 +151,7 @@ void Grammar::set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& kn
     if (has_lexicon) {
       role.symbols = {label};
     } else {
-      role.symbols = characters_of(token.piece);
+      role.symbols = symbols_of(token.piece, vocabulary);
     }
     if (scores_tokens_) role.number = number_of(*model_, vocabulary, label);
     roles_.push_back(std::move(role));
@@ -181,7 +190,7 @@ std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
     if (is_special(text)) continue;
     ++all;
     if (spellable(text)) {
-      entries.push_back({characters_of(text), word_called(text, list), 0});
+      entries.push_back({symbols_of(text, vocabulary), word_called(text, list), 0});
       continue;
     }
     LanguageModel::State ignored;
@@ -220,7 +229,7 @@ std::shared_ptr<const Grammar::WordList> Grammar::list_words(const Vocabulary& v
         double& share = shares[at->second];
         share = std::max(share, hot.weight / static_cast<double>(words.size()));
       } else if (!takes_unknown_ && !list->by_text.contains(word)) {
-        entries.push_back({characters_of(word), word_called(word, *list), 0});
+        entries.push_back({symbols_of(word, vocabulary), word_called(word, *list), 0});
       }
     }
   }
@@ -309,7 +318,7 @@ void Grammar::add_phrases(const Vocabulary& vocabulary, std::span<const HotWord>
           break;
         }
         case PhraseSymbols::characters: {
-          const std::vector<int32_t> characters = characters_of(word);
+          const std::vector<int32_t> characters = symbols_of(word, vocabulary);
           symbols.insert(symbols.end(), characters.begin(), characters.end());
           break;
         }
@@ -328,7 +337,7 @@ void Grammar::add_phrases(const Vocabulary& vocabulary, std::span<const HotWord>
       }
       if (marks_borders && (token.opens || label == vocabulary.separator()))
         symbols.push_back(border_symbol);
-      for (const int32_t c : characters_of(token.piece)) symbols.push_back(c);
+      for (const int32_t c : symbols_of(token.piece, vocabulary)) symbols.push_back(c);
     }
   }
   if (marks_borders) {

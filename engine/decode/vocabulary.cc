@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <initializer_list>
+#include <system_error>
 #include <utility>
 
 #include "engine/io/file.h"
@@ -46,7 +50,8 @@ class Numbered {
   std::vector<std::pair<int64_t, std::string>> all_;
 };
 
-std::vector<std::string> from_json(std::string_view content, const std::string& name) {
+std::vector<std::string> from_json(std::string_view content, const std::string& name,
+                                   std::string_view added = {}) {
   try {
     const Json json = Json::parse(content);
     Numbered tokens(name);
@@ -56,6 +61,13 @@ std::vector<std::string> from_json(std::string_view content, const std::string& 
     } else {
       for (const auto& [token, label] : json.members()) tokens.add(token, label.get<int64_t>());
     }
+    if (!added.empty()) {
+      const Json more = Json::parse(added);
+      for (const auto& [token, label] : more.members()) {
+        const bool is_there = !json.is_array() && json.find(token);
+        if (!is_there) tokens.add(token, label.get<int64_t>());
+      }
+    }
     return tokens.take();
   } catch (const JsonError& e) {
     fail_input(name,
@@ -63,18 +75,66 @@ std::vector<std::string> from_json(std::string_view content, const std::string& 
   }
 }
 
-// The number behind the last space or tab of a line, if there is one.
-std::optional<int64_t> number_behind(std::string_view line) {
+// A line "token number", with a space or a tab between.
+struct NumberedLine {
+  std::string_view token;
+  double number = 0;
+  bool tab = false, whole = false;  // whole: the number is an integer
+};
+
+std::optional<NumberedLine> numbered_line(std::string_view line) {
   const size_t space = line.find_last_of(" \t");
   if (space == std::string_view::npos || space == 0) return {};
-  int64_t value = 0;
-  const char* end = line.data() + line.size();
-  const auto [stop, error] = std::from_chars(line.data() + space + 1, end, value);
+  NumberedLine n{line.substr(0, space), 0, line[space] == '\t', false};
+  const std::string_view text = line.substr(space + 1);
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, n.number);
   if (error != std::errc() || stop != end) return {};
-  return value;
+  n.whole = text.find_first_not_of("-0123456789") == std::string_view::npos;
+  return n;
 }
 
-std::vector<std::string> from_lines(std::string_view content, const std::string& name) {
+// What the numbers behind the tokens of a file are.
+enum class Numbers : uint8_t {
+  classes,  // k2, ESPnet
+  scores,   // SentencePiece: logarithms of probabilities, or minus the rank
+  counts,   // fairseq's dict.txt: how often a token occurs
+};
+
+Numbers meaning_of(const std::vector<NumberedLine>& lines) {
+  const auto all = [&](auto&& holds) { return std::all_of(lines.begin(), lines.end(), holds); };
+  const bool whole = all([](const auto& n) { return n.whole; });
+  // Classes are 0, 1, 2, ..., so that nearly all are different and none is negative.
+  std::vector<double> sorted;
+  for (const NumberedLine& n : lines) sorted.push_back(n.number);
+  std::sort(sorted.begin(), sorted.end());
+  const bool tabs = all([](const auto& n) { return n.tab; });
+  if (tabs && (!whole || sorted.front() < 0)) return Numbers::scores;
+  const auto different = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
+  const auto count = static_cast<double>(lines.size());
+  const bool falls = std::is_sorted(
+      lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.number > b.number; });
+  const bool many_times = static_cast<double>(different) < 0.5 * count || sorted[0] >= count ||
+                          (falls && lines.size() > 1 && sorted[0] > 0);
+  return whole && !tabs && sorted.front() >= 0 && many_times ? Numbers::counts : Numbers::classes;
+}
+
+// Symbols by which a decoding graph of k2 tells words apart that are spelled alike: #0, #1, ...
+// stand behind the model's classes, which they are not.
+void drop_disambiguation(std::vector<std::string>& tokens) {
+  const auto first = std::find(tokens.begin(), tokens.end(), "#0");
+  const bool to_the_end = std::all_of(first, tokens.end(), [](const std::string& t) {
+    return t.size() > 1 && t[0] == '#' && t.find_first_not_of("0123456789", 1) == std::string::npos;
+  });
+  if (to_the_end) tokens.erase(first, tokens.end());
+}
+
+struct ReadTokens {
+  std::vector<std::string> tokens;
+  std::optional<int32_t> blank = {};  // where the format says it
+};
+
+ReadTokens from_lines(std::string_view content, const std::string& name) {
   std::vector<std::string_view> lines;
   while (!content.empty()) {
     const size_t end = std::min(content.find('\n'), content.size());
@@ -84,31 +144,65 @@ std::vector<std::string> from_lines(std::string_view content, const std::string&
     content.remove_prefix(std::min(end + 1, content.size()));
   }
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  const bool numbered =
-      std::all_of(lines.begin(), lines.end(), [](auto line) { return number_behind(line); });
-  Numbered tokens(name);
-  for (size_t i = 0; i < lines.size(); ++i) {
-    std::string_view token = lines[i];
-    if (numbered) token = token.substr(0, token.find_last_of(" \t"));
-    tokens.add(std::string(token), numbered ? *number_behind(lines[i]) : static_cast<int64_t>(i));
+  std::vector<NumberedLine> numbered;
+  for (const std::string_view line : lines) {
+    const auto n = numbered_line(line);
+    if (!n) break;
+    numbered.push_back(*n);
   }
-  return tokens.take();
+  ReadTokens found;
+  if (lines.empty() || numbered.size() < lines.size()) {
+    for (const std::string_view line : lines) found.tokens.emplace_back(line);
+    return found;
+  }
+  switch (meaning_of(numbered)) {
+    case Numbers::counts:
+      // What fairseq puts in front of every dictionary; its CTC models take the first for the
+      // blank.
+      found.tokens = {"<s>", "<pad>", "</s>", "<unk>"};
+      found.blank = 0;
+      [[fallthrough]];
+    case Numbers::scores:
+      for (const NumberedLine& n : numbered) found.tokens.emplace_back(n.token);
+      break;
+    case Numbers::classes: {
+      Numbered tokens(name);
+      for (const NumberedLine& n : numbered) {
+        if (!n.whole) fail_input(name, ": token '", n.token, "' has class ", n.number);
+        tokens.add(std::string(n.token), static_cast<int64_t>(n.number));
+      }
+      found.tokens = tokens.take();
+      drop_disambiguation(found.tokens);
+      break;
+    }
+  }
+  return found;
+}
+
+std::string lower_case(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), lower_case(name)) != names.end();
 }
 
 bool is_blank_name(std::string_view name) {
-  for (const char* blank : {"", "<blank>", "<blk>", "<ctc>", "<eps>", "<ctc_blank>"})
-    if (name == blank) return true;
-  return false;
+  return is_one_of(
+      name, {"", "<blank>", "<blk>", "<ctc>", "<eps>", "<ctc_blank>", "<ctc-blank>", "<blank_id>",
+             "<epsilon>", "<b>", "[blank]", "[blk]", "[ctc]", "\u03b5", "\u03f5", "\u2205"});
 }
 
-bool is_padding_name(std::string_view name) { return name == "<pad>" || name == "[PAD]"; }
+bool is_padding_name(std::string_view name) { return is_one_of(name, {"<pad>", "[pad]"}); }
 
 // <s>, </s>, <unk>, [UNK] and the like are nothing that is said.
 bool is_special(std::string_view name) {
-  for (const char* special :
-       {"<s>", "</s>", "<unk>", "[UNK]", "<sos/eos>", "<sos>", "<eos>", "[CLS]", "[SEP]"})
-    if (name == special) return true;
-  return is_padding_name(name);
+  return is_padding_name(name) ||
+         is_one_of(name, {"<s>", "</s>", "<unk>", "[unk]", "<sos/eos>", "<sos>", "<eos>", "<bos>",
+                          "[cls]", "[sep]", "[mask]", "<mask>", "[bos]", "[eos]", "[sos]"}) ||
+         name.starts_with("madeupword");  // fairseq fills dictionaries up with these
 }
 
 int32_t find_blank(const std::vector<std::string>& tokens, const std::string& name) {
@@ -120,8 +214,26 @@ int32_t find_blank(const std::vector<std::string>& tokens, const std::string& na
   }
   fail_input(name, ": which of its ", tokens.size(),
              " tokens is the blank is not plain (none or several are called <blank>, <blk>, <pad> "
-             "or the like); say its class");
+             "or the like): say its class, or 'last' if it is behind them");
 }
+
+// The byte of a token "<0xE7>".
+std::optional<char> byte_of(std::string_view name) {
+  if (name.size() != 6 || !name.starts_with("<0x") || name[5] != '>') return {};
+  int value = 0;
+  const auto [stop, error] = std::from_chars(name.data() + 3, name.data() + 5, value, 16);
+  if (error != std::errc() || stop != name.data() + 5) return {};
+  return static_cast<char>(value);
+}
+
+std::string byte_name(char byte) {
+  char name[8];
+  std::snprintf(name, sizeof name, "<0x%02X>",
+                static_cast<unsigned>(static_cast<unsigned char>(byte)));
+  return name;
+}
+
+constexpr std::string_view continued = "##";  // WordPiece: the word goes on
 
 }  // namespace
 
@@ -133,6 +245,10 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> b
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
                        const std::string& border, const std::string& name, bool has_specials) {
   if (tokens.empty()) fail_input(name, ": holds no tokens");
+  if (blank == last_blank) {
+    if (!is_blank_name(tokens.back())) tokens.emplace_back("<blank>");
+    blank = static_cast<int32_t>(tokens.size()) - 1;
+  }
   blank_ = blank ? *blank : find_blank(tokens, name);
   if (blank_ < 0 || blank_ >= static_cast<int32_t>(tokens.size()))
     fail_input(name, ": the blank is class ", blank_, ", and there are ", tokens.size());
@@ -143,8 +259,15 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> b
     if (is_written && token.empty()) fail_input(name, ": class ", label, " has an empty token");
     if (is_written) by_name_.emplace_back(token, label);
     longest_ = std::max(longest_, token.size());
-    std::string piece = token;
-    tokens_.push_back({std::move(token), std::move(piece), false, false, is_written});
+    Token t;
+    t.is_written = is_written;
+    t.piece = token;
+    if (const auto byte = byte_of(token); byte && is_written && has_specials) {
+      t.piece.assign(1, *byte);
+      t.is_byte = has_bytes_ = true;
+    }
+    t.name = std::move(token);
+    tokens_.push_back(std::move(t));
   }
   std::sort(by_name_.begin(), by_name_.end());
   for (size_t i = 1; i < by_name_.size(); ++i) {
@@ -165,7 +288,12 @@ void Vocabulary::set_border(const std::string& border, const std::string& name) 
   if (border.empty()) {
     for (const char* usual : {"<space>", "\xe2\x96\x81", "|", " "})
       if (find(usual)) separator = usual;
-    if (any([](auto t) { return t.size() > mark.size() && t.starts_with(mark); }))
+    const auto begins_with = [&](std::string_view beginning) {
+      return any([&](auto t) { return t.size() > beginning.size() && t.starts_with(beginning); });
+    };
+    const bool has_marks = begins_with(mark);
+    marks_continued_ = !has_marks && begins_with(continued);
+    if (has_marks || marks_continued_)
       border_ = WordBorder::prefix;
     else if (separator.empty())
       border_ = any([](auto t) { return code_points(t).size() > 1; }) ? WordBorder::every
@@ -185,10 +313,13 @@ void Vocabulary::set_border(const std::string& border, const std::string& name) 
     if (!token.is_written) token.piece.clear();
     if (!token.is_written || border_ == WordBorder::none) continue;
     token.closes = border_ == WordBorder::every || label == separator_;
-    token.opens = border_ == WordBorder::every ||
-                  (border_ == WordBorder::prefix && token.name.starts_with(mark));
     if (label == separator_) token.piece.clear();
-    if (border_ == WordBorder::prefix && token.opens) token.piece.erase(0, mark.size());
+    token.opens = border_ == WordBorder::every;
+    if (border_ != WordBorder::prefix) continue;
+    const std::string_view begin = marks_continued_ ? continued : mark;
+    const bool begins = token.name.size() >= begin.size() && token.name.starts_with(begin);
+    token.opens = begins != marks_continued_;
+    if (begins) token.piece.erase(0, begin.size());
   }
 }
 
@@ -203,14 +334,66 @@ Vocabulary Vocabulary::parse(std::string_view content, std::optional<int32_t> bl
                        ((is_list && second != std::string_view::npos &&
                          (content[second] == '"' || content[second] == ']')) ||
                         (content[first] == '{' && content.find(':') != std::string_view::npos));
-  return Vocabulary(is_json ? from_json(content, name) : from_lines(content, name), blank, border,
-                    name);
+  if (is_json) return Vocabulary(from_json(content, name), blank, border, name);
+  ReadTokens read = from_lines(content, name);
+  const bool is_named = std::any_of(read.tokens.begin(), read.tokens.end(), is_blank_name);
+  if (!blank && !is_named) blank = read.blank;
+  return Vocabulary(std::move(read.tokens), blank, border, name);
 }
+
+namespace {
+
+constexpr uint64_t most_bytes = uint64_t{1} << 28;
+
+// What a folder of Hugging Face says beside the classes: the tokens of these roles.
+struct HuggingFaceRoles {
+  std::optional<std::string> padding, border;
+};
+
+HuggingFaceRoles roles_in(const std::string& path) {
+  HuggingFaceRoles roles;
+  if (!std::filesystem::exists(path)) return roles;
+  try {
+    const Json json = Json::parse(read_text_file(path, most_bytes));
+    const auto text = [&](const char* key) -> std::optional<std::string> {
+      const Json* value = json.find(key);
+      if (value && value->is_object()) value = value->find("content");
+      if (!value || !value->is_string()) return {};
+      return value->get<std::string>();
+    };
+    roles.padding = text("pad_token");
+    roles.border = text("word_delimiter_token");
+  } catch (const JsonError& e) {
+    fail_input(path, ": ", e.what());
+  }
+  return roles;
+}
+
+}  // namespace
 
 Vocabulary Vocabulary::open(const std::string& path, std::optional<int32_t> blank,
                             const std::string& border) {
-  constexpr uint64_t most_bytes = uint64_t{1} << 28;
-  return parse(read_text_file(path, most_bytes), blank, border, path);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored))
+    return parse(read_text_file(path, most_bytes), blank, border, path);
+  const std::filesystem::path folder(path);
+  const std::string file = (folder / "vocab.json").string();
+  if (!std::filesystem::exists(file))
+    fail_input(path,
+               ": has no vocab.json; expected the folder of a model of Hugging Face, or a file "
+               "of tokens");
+  const std::string added = (folder / "added_tokens.json").string();
+  std::vector<std::string> tokens =
+      from_json(read_text_file(file, most_bytes), file,
+                std::filesystem::exists(added) ? read_text_file(added, most_bytes) : "");
+  const HuggingFaceRoles roles = roles_in((folder / "tokenizer_config.json").string());
+  const auto at = std::find(tokens.begin(), tokens.end(), roles.padding.value_or(""));
+  if (!blank && roles.padding && at != tokens.end())
+    blank = static_cast<int32_t>(at - tokens.begin());
+  const bool has_border =
+      roles.border && std::find(tokens.begin(), tokens.end(), *roles.border) != tokens.end();
+  return Vocabulary(std::move(tokens), blank, border.empty() && has_border ? *roles.border : border,
+                    file);
 }
 
 Vocabulary Vocabulary::of(const Alphabet& alphabet) {
@@ -244,7 +427,7 @@ std::string Vocabulary::text(std::span<const int32_t> labels) const {
     text += t.piece;
     between |= t.closes;
   }
-  return text;
+  return has_bytes_ ? replace_broken_utf8(text) : text;
 }
 
 std::vector<SpelledWord> Vocabulary::words(std::span<const int32_t> labels) const {
@@ -262,6 +445,8 @@ std::vector<SpelledWord> Vocabulary::words(std::span<const int32_t> labels) cons
     }
     if (t.closes) is_open = false;
   }
+  if (has_bytes_)
+    for (SpelledWord& w : words) w.text = replace_broken_utf8(w.text);
   return words;
 }
 
@@ -271,14 +456,31 @@ std::optional<std::vector<int32_t>> Vocabulary::spell(std::string_view word) con
     if (!label) return {};
     return std::vector<int32_t>{*label};
   }
-  std::string marked(border_ == WordBorder::prefix ? mark : std::string_view());
+  // By WordPiece, all but a word's first token are marked.
+  const bool marks_first = border_ == WordBorder::prefix && !marks_continued_;
+  std::string marked(marks_first ? mark : std::string_view());
   marked += word;
   std::vector<int32_t> labels;
   for (size_t at = 0; at < marked.size();) {
+    const std::string_view before = marks_continued_ && at > 0 ? continued : std::string_view();
     std::optional<int32_t> label;
     size_t size = std::min(longest_, marked.size() - at);
-    while (size > 0 && !(label = find(std::string_view(marked).substr(at, size)))) --size;
-    if (!label || *label == separator_) return {};
+    while (size > 0 && !(label = find(str(before, std::string_view(marked).substr(at, size)))))
+      --size;
+    if (label && *label == separator_) return {};
+    if (!label && has_bytes_) {
+      // A character is bytes together.
+      size = 1;
+      while (at + size < marked.size() && (marked[at + size] & 0xc0) == 0x80) ++size;
+      for (size_t i = at; i < at + size; ++i) {
+        const auto byte = find(byte_name(marked[i]));
+        if (!byte) return {};
+        labels.push_back(*byte);
+      }
+      at += size;
+      continue;
+    }
+    if (!label) return {};
     labels.push_back(*label);
     at += size;
   }

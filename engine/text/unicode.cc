@@ -82,6 +82,25 @@ std::string normalize_transcript(std::string_view text) {
   return out;
 }
 
+std::string replace_broken_utf8(std::string_view text) {
+  std::string sound;
+  for (size_t at = 0; at < text.size();) {
+    utf8proc_int32_t c = -1;
+    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at;
+    const auto n = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size() - at), &c);
+    if (n > 0) {
+      sound.append(text, at, static_cast<size_t>(n));
+      at += static_cast<size_t>(n);
+      continue;
+    }
+    sound += "\ufffd";
+    const size_t announced = bytes[0] >= 0xf0 ? 4 : bytes[0] >= 0xe0 ? 3 : bytes[0] >= 0xc0 ? 2 : 1;
+    const size_t end = std::min(at + announced, text.size());
+    for (++at; at < end && (text[at] & 0xc0) == 0x80;) ++at;
+  }
+  return sound;
+}
+
 bool is_utf8(std::string_view text) {
   try {
     for_each_code_point(text, [](char32_t, size_t) {});

@@ -25,6 +25,8 @@ std::string normalize_transcript(std::string_view text);
 
 std::vector<char32_t> code_points(std::string_view text);
 bool is_utf8(std::string_view text);  // throws nothing
+// U+FFFD in place of each sequence of bytes that is no character.
+std::string replace_broken_utf8(std::string_view text);
 std::string to_utf8(char32_t code_point);
 
 // Split on Unicode white space; no empty words.

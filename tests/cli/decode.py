@@ -50,6 +50,102 @@ def test_vocabularies():
         fails("decode", root / "tokens", root / "a.npy", "--blank", 5, errs="the blank is class 5, and there are 5")
 
 
+def test_vocabularies_as_others_ship_them():
+    """Lists of k2, fairseq, SentencePiece, WordPiece and Hugging Face, with the blank wherever it is."""
+    with folder() as root:
+        def decode(content, labels, classes, *options, name="tokens"):
+            (root / name).write_text(content)
+            write_npy(root / "a.npy", spoken(labels, classes))
+            texts = [said("decode", root / name, root / "a.npy", "--beam", beam, *options).strip() for beam in (0, 20)]
+            check(texts[0] == texts[1], texts, content)
+            return texts[0]
+
+        k2 = "<blk> 0\n<sos/eos> 1\n▁a 2\nb 3\n#1 5\n#0 4\n"
+        check(decode(k2, [0, 2, 3, 0, 2], 4) == "ab a", "k2")
+        check(decode("<blk>\n#\n#0\n#x\n", [1, 2, 3], 4) == "# #0 #x", "number signs that are tokens")
+        pieces = "<unk>\t0\n<s>\t0\n</s>\t0\n▁t\t-1.5\no\t-2.25\n▁\t-3\n"
+        check(decode(pieces, [3, 4, 6, 5, 4], 7, "--blank", "last") == "to o", "SentencePiece, unigrams")
+        ranks = "<unk>\t0\n▁t\t-0\no\t-1\n▁\t-2\n"
+        check(decode(ranks, [1, 2, 4, 3, 2], 5, "--blank", "last") == "to o", "SentencePiece, byte pairs")
+        check(decode("a\nb\n<BLANK>\n", [0, 2, 0], 3, "--blank", "last") == "aa", "a blank that is the last")
+        for blank in ("[blank]", "<blank_id>", "<CTC>", "ε", "<epsilon>"):
+            check(decode(f"a\n{blank}\n|\nb\n", [0, 1, 2, 3], 4) == "a b", blank)
+        words = "[PAD]\n[UNK]\nre\n##ad\n##ing\nit\n[CLS]\n"
+        check(decode(words, [2, 3, 4, 0, 5, 2], 7) == "reading it re", "WordPiece")
+        for counts in ("| 94802\nE 51860\nT 38431\n", "| 1\nE 1\nT 1\n", "E 7\n| 7\nT 900\n"):
+            order = [line.split()[0] for line in counts.splitlines()]
+            labels = [4 + order.index(t) for t in "ET|T"]
+            check(decode(counts, [0, labels[0], labels[1], 0, *labels[2:]], 7) == "ET T", counts)
+        check(decode("<ctc_blank> 9\nE 5\nT 4\n", [5, 4, 5, 6], 7) == "EET", "a blank of its own")
+        # Bytes make up characters; what makes none is told.
+        fallback = "<blk>\n▁x\ny\n" + "".join(f"<0x{b:02X}>\n" for b in range(256))
+        check(decode(fallback, [1, 3 + 0xE7, 3 + 0x88, 3 + 0xBF, 2], 259) == "x爿y", "bytes")
+        write_npy(root / "a.npy", spoken([1, 3 + 0xE7, 3 + 0x88, 2, 3 + 0x41], 259))
+        out, err = run("decode", root / "tokens", root / "a.npy")
+        check(out == "x\ufffdyA\n" and "a.npy: bytes that make no character" in err, out, err)
+        (root / "hot").write_text("x爿y\n")
+        rows = spoken([1, 3 + 0xE7, 3 + 0x88, 3 + 0xBF, 2], 259)
+        rows[3] = [0.49 if c == 3 + 0xBE else 0.4 if c == 3 + 0xBF else 0.11 / 257 for c in range(259)]
+        write_npy(root / "a.npy", rows)
+        check(said("decode", root / "tokens", root / "a.npy").strip() == "x" + b"\xe7\x88\xbe".decode() + "y", "as heard")
+        check(said("decode", root / "tokens", root / "a.npy", "--hot-words", root / "hot").strip() == "x爿y", "hot bytes")
+        (root / "a.txt").write_text("x爿y\n")
+        line = json.loads(said("align", root / "tokens", root / "a.npy", "--format", "jsonl"))
+        check([w["text"] for w in line["words"]] == ["x爿y"] and line["words"][0]["end"] == 5, line)
+
+        # More classes than tokens.
+        write_npy(root / "a.npy", spoken([1, 0, 2, 1], 4))
+        (root / "tokens").write_text("<blk>\na\nb\n")
+        fails("decode", root / "tokens", root / "a.npy", errs=["has 4 classes per frame", "names 3", "--ignore-unnamed", "--blank last"])
+        check(said("decode", root / "tokens", root / "a.npy", "--ignore-unnamed").strip() == "aba", "unnamed")
+        write_npy(root / "a.npy", spoken([1, 0, 2, 1], 3))
+        (root / "tokens").write_text("a\nb\n_\n")
+        fails("decode", root / "tokens", root / "a.npy", "--blank", "last", errs="or is it class 2 (--blank 2)?")
+        run("decode", root / "tokens", root / "a.npy", "--blank", "lst", code=2, errs="expected a class, 0 or more, or 'last'")
+
+
+def test_folder_of_hugging_face():
+    """vocab.json, what was added to it, the roles of tokens, a language model with its weights."""
+    with folder() as root:
+        model = root / "model"
+        model.mkdir()
+        (model / "vocab.json").write_text('{"/": 1, "a": 2, "b": 3, "_": 0}')
+        (model / "added_tokens.json").write_text('{"<s>": 4, "a": 2}')
+        rows = spoken([2, 0, 1, 0], 5) + [[0.02, 0.02, 0.47, 0.49, 0]]
+        write_npy(root / "x.npy", rows)
+        fails("decode", model, root / "x.npy", errs="which of its 5 tokens is the blank")
+        (model / "tokenizer_config.json").write_text('{"pad_token": {"content": "_"}, "word_delimiter_token": "/"}')
+        check(said("decode", model, root / "x.npy").strip() == "a b", "no language model")
+        (model / "language_model").mkdir()
+        (model / "language_model/attrs.json").write_text(
+            '{"alpha": 0.5, "beta": 1.5, "unk_score_offset": -10.0, "score_boundary": true}')
+        fails("decode", model, root / "x.npy", errs="language_model: holds no language model")
+        check(said("decode", model, root / "x.npy", "--beam", 0).strip() == "a b", "best classes")
+        (root / "text").write_text("a a\na a\na a a\nb\n")
+        run("lm", "train", root / "text", "--order", "2", "--discount-fallback", "--out", model / "language_model/2gram.arpa")
+        (model / "language_model/unigrams.txt").write_text("a\nb\n")
+        line = json.loads(said("decode", model, root / "x.npy", "--format", "jsonl"))["alternatives"][0]
+        check(line["text"] == "a a", line)
+        check(abs(line["score"] - line["log_probability"] - 0.5 * math.log(10) * line["lm_log10"] - 2 * 1.5) < 1e-6, line)
+        (model / "language_model/attrs.json").write_text('{"alpha": 0.25, "beta": -1, "score_boundary": false}')
+        line = json.loads(said("decode", model, root / "x.npy", "--format", "jsonl", "--word-score", 2))["alternatives"][0]
+        check(abs(line["score"] - line["log_probability"] - 0.25 * math.log(10) * line["lm_log10"] - 2 * 2) < 1e-6, line)
+        (model / "language_model/other.arpa").write_text("")
+        fails("decode", model, root / "x.npy", errs="holds several language models")
+        (model / "language_model/other.arpa").unlink()
+        for weights in ('{"alpha": "much"}', '{"alpha": -1}', '{"beta": 1e9}', "[", '{"score_boundary": 1}'):
+            (model / "language_model/attrs.json").write_text(weights)
+            fails("decode", model, root / "x.npy", errs="attrs.json: ")
+        (model / "language_model/attrs.json").unlink()
+        # The other commands for such outputs take the folder, too.
+        (root / "dev.jsonl").write_text('{"features_filepath": "x.npy", "text": "a a"}\n')
+        check("best: --lm-weight" in said("tune", model, root / "dev.jsonl"), "tune")
+        (root / "x.txt").write_text("a b\n")
+        check(json.loads(said("align", model, root / "x.npy", "--format", "jsonl"))["text"] == "a b", "align")
+        (model / "vocab.json").unlink()
+        fails("decode", model, root / "x.npy", errs="has no vocab.json")
+
+
 def test_what_is_told():
     with folder() as root:
         (root / "tokens").write_text("<blank>\n \na\nb\n")

@@ -32,6 +32,20 @@ int64_t distance(std::u32string_view a, std::u32string_view b) {
 
 }  // namespace
 
+TEST_CASE("bytes that make no character are replaced, all others stay", "[unicode]") {
+  CHECK(replace_broken_utf8("") == "");
+  CHECK(replace_broken_utf8("a\u00e9\u6771\U0001f600") == "a\u00e9\u6771\U0001f600");
+  const std::pair<const char*, const char*> cases[] = {
+      {"a\xe6\x9d", "a\ufffd"},              // ends too early
+      {"\xe6\x9dz", "\ufffdz"},              // broken off
+      {"\x80\x80", "\ufffd\ufffd"},          // without a beginning
+      {"\xff\xe6\x9d\xb1", "\ufffd\u6771"},  // what follows is sound
+      {"\xc3\xc3\xa9", "\ufffd\u00e9"},
+      {"\xf0\x9f\x98", "\ufffd"},
+  };
+  for (const auto& [broken, sound] : cases) CHECK(replace_broken_utf8(broken) == sound);
+}
+
 TEST_CASE("an alphabet is built from NFC characters, sorted", "[text]") {
   // "e" + combining acute, U+00E9, sharp s, a character beyond the basic plane.
   const std::vector<std::string> texts = {"be\xcc\x81 b", "\xc3\xa9\xc3\x9f", "\xf0\x90\x8d\x88"};

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "engine/decode/transcript/confidence.h"
+#include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -191,6 +195,43 @@ void require_effect(const DecodingOptions& o) {
 }
 
 }  // namespace
+
+void use_language_model_of(const std::string& folder, const Command& command, DecodingOptions* o) {
+  namespace fs = std::filesystem;
+  const fs::path inside = fs::path(folder) / "language_model";
+  std::error_code ignored;
+  if (!fs::is_directory(inside, ignored) || !o->lm.empty() || o->beam == 0) return;
+  for (const auto& entry : fs::directory_iterator(inside)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || name == "attrs.json" || name == "unigrams.txt") continue;
+    if (!o->lm.empty())
+      fail_input(inside.string(), ": holds several language models, '",
+                 fs::path(o->lm).filename().string(), "' and '", name, "'; --lm says which");
+    o->lm = entry.path().string();
+  }
+  if (o->lm.empty()) fail_input(inside.string(), ": holds no language model");
+  const std::string attributes = (inside / "attrs.json").string();
+  if (!fs::exists(attributes)) return;
+  try {
+    const Json json = Json::parse(read_text_file(attributes, 1 << 20));
+    const auto take = [&](const char* key, const char* option, double* value) {
+      const Json* found = json.find(key);
+      if (!found || command.has(option)) return;
+      constexpr double most = 1000;
+      *value = found->get<double>();
+      const double least = value == &o->search.lm_weight ? 0 : -most;
+      if (!(*value >= least && *value <= most))
+        fail_input(attributes, ": \"", key, "\" is ", *value, ", expected ", least, " to ", most);
+    };
+    take("alpha", "--lm-weight", &o->search.lm_weight);
+    take("beta", "--word-score", &o->search.word_score);
+    take("unk_score_offset", "--unknown-score", &o->search.unknown_score);
+    if (const Json* boundary = json.find("score_boundary"))
+      o->search.sentence_end = boundary->get<bool>();
+  } catch (const JsonError& e) {
+    fail_input(attributes, ": ", e.what());
+  }
+}
 
 std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& vocabulary,
                                     const TextRules& rules) {

@@ -38,6 +38,12 @@ void add_confidence_option(Command& command, std::string* name, bool by_search);
 // for what needs a search where --beam 0 says that there is none.
 std::string format_of(const DecodingOptions& options, const std::string& given);
 
+// Of a folder of Hugging Face that has a language_model: that model and its weights, but for what
+// the command line says. Nothing for what is no such folder, or where nothing is searched for.
+// Throws InputError.
+void use_language_model_of(const std::string& folder, const Command& command,
+                           DecodingOptions* options);
+
 // For a model with these classes; none where no search is asked for. Reads the files, says on
 // standard error what looks wrong in them. Throws WrongUsage for options that do not go together,
 // InputError. `rules`: the model's, which hot words go through as its texts did.

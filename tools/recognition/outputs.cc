@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <span>
+#include <system_error>
 #include <utility>
 
+#include "engine/data/features/endings.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -17,10 +20,11 @@ namespace {
 // Of --blank.
 std::optional<int32_t> blank_class(const OutputsOptions& o) {
   if (o.blank.empty()) return {};
+  if (o.blank == "last") return Vocabulary::last_blank;
   char* end = nullptr;
   const long value = std::strtol(o.blank.c_str(), &end, 10);
   if (*end != '\0' || value < 0 || value > INT32_MAX)
-    throw WrongUsage("--blank is '" + o.blank + "', expected a class, 0 or more");
+    throw WrongUsage("--blank is '" + o.blank + "', expected a class, 0 or more, or 'last'");
   return static_cast<int32_t>(value);
 }
 
@@ -76,8 +80,11 @@ void make_logits(const std::string& kind, const std::string& name, Matrix& score
 void add_outputs_options(Command& command, OutputsOptions* o) {
   command
       .add_option("--blank", o->blank,
-                  "the blank's class; else the token that is called <blank>, <pad> or the like")
-      .type_name("INT");
+                  "the blank's class; 'last' if it is behind the tokens; else the token that is "
+                  "called <blank>, <pad> or the like")
+      .type_name("CLASS");
+  command.add_flag("--ignore-unnamed", o->ignores_unnamed,
+                   "classes behind those that the vocabulary names are never written");
   command.add_option("--word-border", o->border,
                      "the token between words, 'every' where each token is a word, 'none'; else "
                      "told from the tokens");
@@ -170,17 +177,58 @@ const float* OutputsStream::next() {
   return frame_.data();
 }
 
+bool is_own_model(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return has_ending(path, ".safetensors");
+  return !std::filesystem::exists(std::filesystem::path(path) / "vocab.json", ignored);
+}
+
 Vocabulary open_vocabulary(const std::string& path, const OutputsOptions& o) {
   return Vocabulary::open(path, blank_class(o), o.border);
 }
 
+namespace {
+
+// Of outputs that have another number of classes than the vocabulary: the usual causes.
+std::string cause_of(int64_t classes, const OutputsOptions& o, const Vocabulary& vocabulary,
+                     const std::string& vocabulary_name) {
+  const int64_t more = classes - vocabulary.classes();
+  std::string cause;
+  if (more > 0) {
+    std::error_code ignored;
+    const auto folder = std::filesystem::path(vocabulary_name).parent_path();
+    if (std::filesystem::exists(folder / "added_tokens.json", ignored))
+      cause = str("; added_tokens.json beside it names more: give the folder, ",
+                  folder.empty() ? "." : folder.string());
+    if (more == 1 && o.blank.empty()) cause += "; is the blank behind them (--blank last)?";
+    cause += "; what no token is for is never written with --ignore-unnamed";
+  } else if (more == -1 && o.blank == "last") {
+    cause = str("; --blank last puts a blank behind them, or is it class ", classes - 1,
+                " (--blank ", classes - 1, ")?");
+  } else {
+    cause = "; is it the vocabulary of another model, or has a special token no class?";
+  }
+  return cause;
+}
+
+// Without those that no token is for.
+void keep_named(int32_t classes, Matrix& scores) {
+  Matrix kept(scores.frames, classes);
+  for (int64_t t = 0; t < scores.frames; ++t) std::copy_n(scores.row(t), classes, kept.row(t));
+  scores = std::move(kept);
+}
+
+}  // namespace
+
 Matrix read_logits(const ModelInput& input, const OutputsOptions& o, const Vocabulary& vocabulary,
                    const std::string& vocabulary_name) {
   Matrix scores = read_scores(input);
-  if (scores.dim != vocabulary.classes())
+  const bool ignores_some = o.ignores_unnamed && scores.dim > vocabulary.classes();
+  if (scores.dim != vocabulary.classes() && !ignores_some)
     fail_input(input.name, ": has ", scores.dim, " classes per frame, ", vocabulary_name, " names ",
-               vocabulary.classes());
+               vocabulary.classes(), cause_of(scores.dim, o, vocabulary, vocabulary_name));
   make_logits(o.scores, input.name, scores);
+  if (ignores_some) keep_named(vocabulary.classes(), scores);
   return scores;
 }
 

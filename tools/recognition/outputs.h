@@ -15,10 +15,14 @@ namespace rondo {
 
 struct OutputsOptions {
   std::string blank, border, scores = "auto";
+  bool ignores_unnamed = false;
 };
 
-// --blank, --word-border, --scores.
+// --blank, --ignore-unnamed, --word-border, --scores.
 void add_outputs_options(Command& command, OutputsOptions* options);
+
+// Whether it is a model that rondo made, a folder or a file, and no vocabulary.
+bool is_own_model(const std::string& path);
 
 // Throws InputError, WrongUsage.
 Vocabulary open_vocabulary(const std::string& path, const OutputsOptions& options);
