@@ -47,7 +47,7 @@ SPLITS = {
     "pipeline": [(2, PIPELINE + "parallel.micro_batches=4"),
                  (2, PIPELINE + "parallel.micro_batches=8")],
     "sequence": [(2, "parallel.sequence=2"), (2, "parallel.sequence=2 parallel.micro_batches=4")],
-    "divided": [(2, "parallel.shard_optimizer=true")],
+    "divided": [(2, "parallel.divide_optimizer=true")],
     "hybrid": [(4, PIPELINE + "parallel.sequence=2 parallel.micro_batches=4")],
 }
 MOST_MODELS = {"hybrid": 4}  # four ranks: more than the cores of a small machine

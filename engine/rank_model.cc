@@ -89,8 +89,8 @@ RankModel::~RankModel() {
 void RankModel::make_context() {
   device_ = &require_device(options_.device, options_.device_index);
   if (!whole()) {
-    if (settings_.shard_optimizer && !device_->host_memory()) {
-      fail_input("parallel.shard_optimizer in pipelines works in host memory, not with --device ",
+    if (settings_.divide_optimizer && !device_->host_memory()) {
+      fail_input("parallel.divide_optimizer in pipelines works in host memory, not with --device ",
                  name_of(options_.device));
     }
     if (options_.compute == DType::f64) fail_input("f64 is for gradient checks: it does not train");
@@ -135,7 +135,7 @@ void RankModel::choose_counts(const BatchCapacity& capacity) {
   if (stages() > 1) costs = measure_layers(training_.graph, training_.loss, context_, part);
   StageMemory memory;
   memory.limit = settings_.stage_memory;
-  const bool divides = settings_.shard_optimizer && grid_.same_stage();
+  const bool divides = settings_.divide_optimizer && grid_.same_stage();
   const auto owners = static_cast<size_t>(divides ? grid_.same_stage()->size() : 1);
   memory.bytes_per_weight = 2 * sizeof(float) + (Update::state_bytes(options_.optimizer, 1024) -
                                                  Update::state_bytes(options_.optimizer, 0)) /
@@ -201,7 +201,7 @@ void RankModel::make_parameters() {
   entries_ = Parameters::entries_of(training_.graph, &flat_size_);
   if (!options_.training) return;
   UpdateRanks ranks = options_.ranks;
-  if (settings_.shard_optimizer && grid_.same_stage()) {
+  if (settings_.divide_optimizer && grid_.same_stage()) {
     ranks = {grid_.same_stage(), sum_devices_, whole()};
   }
   if (stages() > 1) {
@@ -263,7 +263,7 @@ void RankModel::compare_graphs() {
 }
 
 void RankModel::make_sums() {
-  if (settings_.tree_shards > 0) {
+  if (settings_.batch_parts > 0) {
     RONDO_CHECK(whole(), "a tree of sums over ranks with parts of models");
     ProcessGroup* group = grid_.same_stage();
     if (!group) {
@@ -271,7 +271,7 @@ void RankModel::make_sums() {
       alone_ = make_ring_group(world_of_one_->transport(0));
       group = alone_.get();
     }
-    auto tree = std::make_unique<TreeSums>(*group, settings_.tree_shards, *parameters_, stream_,
+    auto tree = std::make_unique<TreeSums>(*group, settings_.batch_parts, *parameters_, stream_,
                                            settings_.votes);
     tree_ = tree.get();
     made_sums_ = std::move(tree);
@@ -312,7 +312,7 @@ void RankModel::set_sums(Sums* sums) {
 }
 
 DataShare RankModel::share() const {
-  if (tree_) return {tree_->own(), settings_.tree_shards};
+  if (tree_) return {tree_->own(), settings_.batch_parts};
   const int own = settings_.micro_batches, begin = grid_.replica() * own;
   return {{begin, begin + own}, grid_.split().data * own};
 }

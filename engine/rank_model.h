@@ -44,14 +44,14 @@ namespace rondo {
 
 struct SplitSettings {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int micro_batches = 1;         // per batch and replica; of whole models 1
-  std::string placement;         // layers per stage, "3,4"; empty: by measured cost
-  size_t stage_memory = 0;       // bytes that a stage may take; 0: no limit
-  int64_t bucket_bytes = 0;      // 0: by the speed of the link
-  bool shard_optimizer = false;  // over the ranks with the same stage
+  int micro_batches = 1;          // per batch and replica; of whole models 1
+  std::string placement;          // layers per stage, "3,4"; empty: by measured cost
+  size_t stage_memory = 0;        // bytes that a stage may take; 0: no limit
+  int64_t bucket_bytes = 0;       // 0: by the speed of the link
+  bool divide_optimizer = false;  // over the ranks with the same stage
   // Above 0, for whole models: batches come in so many shards, and are summed along the tree over
   // these, whatever the number of ranks (engine/reduce/tree_sums.h).
-  int tree_shards = 0;
+  int batch_parts = 0;
   size_t votes = 0;  // numbers that travel with an update (enqueue_update())
   PipelineOptions options = {};
 };

@@ -51,7 +51,7 @@ Update::Update(const OptimizerOptions& options, Parameters& parameters, const Co
   const auto clear = [&](void* data, size_t bytes) { device.fill_bytes(stream, data, 0, bytes); };
   if (ranks.owners) {
     if (!ranks.devices && !device.host_memory()) {
-      fail_input("parallel.shard_optimizer on GPUs needs NCCL, which was not found");
+      fail_input("parallel.divide_optimizer on GPUs needs NCCL, which was not found");
     }
     layout_ = std::make_unique<PartLayout>(parameters.flat_size(), ranks.owners->size());
     part_ = std::make_unique<Parameters>(layout_->graph(), device);

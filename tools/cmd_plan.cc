@@ -111,7 +111,7 @@ void print_row(int place, const plan::Prediction& p) {
   if (s.staged()) how += str(" ", name_of(s.schedule));
   std::string notes = p.fits ? "" : "  does not fit";
   if (s.batches > 1) notes += str("  in each of ", s.batches, " batches");
-  if (s.shard_optimizer) notes += "  optimizer divided";
+  if (s.divide_optimizer) notes += "  optimizer divided";
   const double size = p.memory_bytes / gigabyte;
   std::printf("%3d  %4d x %2d x %2d  %-16s %9.2f %11.0f %8.*f %6.1f %7s%s\n", place, s.data,
               s.pipeline, s.sequence, how.c_str(), 1e3 * p.seconds, p.frames_per_second / 1e3,
@@ -239,7 +239,7 @@ Config with_split(Config config, const plan::Split& s) {
   const bool alone = s.pipeline == 1 && s.sequence == 1;
   p.micro_batches = alone ? 0 : s.micro_batches;
   p.placement.clear();
-  p.shard_optimizer = s.shard_optimizer;
+  p.divide_optimizer = s.divide_optimizer;
   // Without stages and shards, micro-batches are batches whose gradients add up.
   const int batches = alone ? s.micro_batches : s.batches;
   config.data.batch_frames = config.data.batch_frames * config.training.accumulation / batches;
@@ -252,7 +252,7 @@ plan::Split split_of(const Config& config, int devices) {
   const ParallelConfig& p = config.parallel;
   const WorldSplit world = split_world(devices, p.pipeline, p.data, p.sequence);
   plan::Split s{world.data, world.pipeline, world.sequence};
-  s.shard_optimizer = p.shard_optimizer && s.owners() > 1;
+  s.divide_optimizer = p.divide_optimizer && s.owners() > 1;
   if (p.pipeline == 1 && p.sequence == 1) {
     s.micro_batches = config.training.accumulation;
     return s;

@@ -161,9 +161,9 @@ struct ParallelConfig {
   Sync sync = Sync::step;
   int sync_every = 16;
   int max_staleness = 64;
-  bool shard_optimizer = false;
+  bool divide_optimizer = false;
   Deterministic deterministic = Deterministic::same_world;
-  int virtual_shards = 8;
+  int batch_parts = 8;
   int64_t bucket_kb = 0;
   int nccl_blocks = 0;
   int sequence = 1;

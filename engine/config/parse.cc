@@ -13,7 +13,7 @@ struct TomlAssertion {};
 #include <cmath>
 #include <cstdint>  // which toml++ 3.4 forgets
 #include <filesystem>
-#include <set>
+#include <map>
 #include <sstream>
 
 // clang-format off
@@ -108,7 +108,7 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 
 [[noreturn]] void fail_unknown(const Source& source, const toml::node& node, const std::string& key,
                                const std::vector<std::string>& known) {
-  const std::string near = nearest_key(key, known);
+  const std::string near = schema::name_now(nearest_key(key, known));
   constexpr size_t most = 100;
   fail_input(source.at(node), ": unknown key '", printable_start(key, most), "'",
              near.empty() ? "; --help-config lists all keys" : "; did you mean '" + near + "'?");
@@ -239,6 +239,8 @@ class Loader {
         sections_.push_back(f.section());
       }
     }
+    add_names_of_before(known_);
+    add_names_of_before(sections_);
   }
 
   // A table of the document at `prefix`.
@@ -263,14 +265,30 @@ class Loader {
   }
 
  private:
-  void set(const std::string& key, const toml::node& node, const Source& source) {
-    if (is_removed(key, node, source)) return;
+  // Somebody who mistypes one of them is told the name of now.
+  static void add_names_of_before(std::vector<std::string>& names) {
+    const std::vector<std::string> now = names;
+    for (const schema::Renamed& r : schema::renamed()) {
+      for (const std::string& name : now) {
+        const std::string before =
+            name.starts_with(r.now) ? str(r.before, name.substr(r.now.size())) : "";
+        if (schema::name_now(before) == name) names.push_back(before);
+      }
+    }
+  }
+
+  // `written`: by its name of now or of before.
+  void set(const std::string& written, const toml::node& node, const Source& source) {
+    if (is_removed(written, node, source)) return;
+    const std::string key = schema::name_now(written);
+    const std::string shown = key == written ? key : str(key, " (formerly ", written, ")");
     if (key == "data" && set_corpus(node, source)) return;
     if (key == "model.layer") return set_layers(node, source);
     if (key == "model.vgsl") return set_vgsl(node, source);
     for (const Field& f : fields_) {
       if (f.key == key) {
-        assign(f, key, node, source);
+        require_once(key, written, node, source);
+        assign(f, shown, node, source);
         if (schema::is_short_form(key)) {
           short_form_ = source.at(node) + ": " + key;
           if (!has_layers_) config_.model.layer.clear();  // those of the base
@@ -279,11 +297,22 @@ class Loader {
       }
     }
     if (std::find(sections_.begin(), sections_.end(), key) == sections_.end()) {
-      fail_unknown(source, node, key, node.is_table() ? sections_ : known_);
+      fail_unknown(source, node, written, node.is_table() ? sections_ : known_);
     }
     if (!node.is_table())
-      fail_value(source, node, key, "a table of keys: '" + key + "' is a section");
-    load(*node.as_table(), key + ".", source);
+      fail_value(source, node, shown, "a table of keys: '" + key + "' is a section");
+    load(*node.as_table(), written + ".", source);
+  }
+
+  // A file gives a setting by one of its names. Of overrides the last counts.
+  void require_once(const std::string& key, const std::string& written, const toml::node& node,
+                    const Source& source) {
+    if (!source.is_file) return;
+    const auto [first, is_new] = given_.try_emplace(key, written, source.at(node));
+    if (is_new) return;
+    const auto& [other, place] = first->second;
+    fail_input(source.at(node), ": ", written, " and ", other, " (", place,
+               ") are one setting, whose name is ", key, "; expected it once");
   }
 
   // What was removed is an error where a user writes it, and ignored where it is stored.
@@ -394,6 +423,7 @@ class Loader {
   std::vector<Field> fields_;
   std::vector<std::string> known_;
   std::vector<std::string> sections_;
+  std::map<std::string, std::pair<std::string, std::string>> given_;  // as written, and where
   std::string short_form_;  // where a key of the short form was set last
   std::string listed_in_;   // the source that listed layers last
   std::vector<std::string> ignored_;

@@ -243,8 +243,11 @@ std::string config_reference_markdown() {
     }
     row(f);
   }
+  out += "\nNames of before are still read:";
+  for (const schema::Renamed& r : schema::renamed())
+    out += str(&r == schema::renamed().data() ? " `" : ", `", r.before, "` as `", r.now, "`");
   out +=
-      "\nTypes of a `[[model.layer]]`, each with its keys below it:\n\n"
+      ".\n\nTypes of a `[[model.layer]]`, each with its keys below it:\n\n"
       "| type | key | default | meaning |\n|---|---|---|---|\n";
   for (const LayerType& type : layer_types()) {
     LayerConfig layer(type);

@@ -308,12 +308,12 @@ Builder parallel_fields(ParallelConfig& c) {
   b.add("sync_every", &c.sync_every, from(1, 1e6), "async: updates of a rank between two averages");
   b.add("max_staleness", &c.max_staleness, from(1, 1e9),
         "async: updates by which weights may lag behind those they are averaged with");
-  b.add("shard_optimizer", &c.shard_optimizer, any,
+  b.add("divide_optimizer", &c.divide_optimizer, any,
         "each rank keeps the optimizer's state of its part of the weights, and updates that part");
   b.add("deterministic", choice(c.deterministic, deterministic_names), any,
         "the same weights, bit for bit, from runs on as many ranks (on GPUs as far as NCCL's sums "
         "repeat themselves; fixed_order: our own sums there too), or on any number of ranks");
-  b.add("virtual_shards", &c.virtual_shards, from(1, 4096),
+  b.add("batch_parts", &c.batch_parts, from(1, 4096),
         "world_invariant: parts of a batch whose gradients are kept apart; ranks at most");
   b.add("bucket_kb", &c.bucket_kb, from(0, 1 << 24),
         "gradients sent at a time, while the backward pass goes on; 0: by the speed of the link");
@@ -447,6 +447,23 @@ std::span<const Removed> removed() {
               "gradients of weights are on the stream of all others"},
   };
   return all;
+}
+
+std::span<const Renamed> renamed() {
+  static constexpr std::array all{
+      Renamed{"parallel.shard_optimizer", "parallel.divide_optimizer"},
+      Renamed{"parallel.virtual_shards", "parallel.batch_parts"},
+  };
+  return all;
+}
+
+std::string name_now(std::string_view key) {
+  for (const Renamed& r : renamed()) {
+    if (!key.starts_with(r.before)) continue;
+    const std::string_view rest = key.substr(r.before.size());
+    if (rest.empty() || rest.front() == '.') return str(r.now, rest);
+  }
+  return std::string(key);
 }
 
 bool is_short_form(std::string_view key) {

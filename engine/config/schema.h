@@ -58,6 +58,16 @@ struct Removed {
 
 std::span<const Removed> removed();
 
+// A key, or a section, that earlier versions had by another name. It is read by that one as well,
+// wherever it stands, and written by its own.
+struct Renamed {
+  std::string_view before, now;
+};
+
+std::span<const Renamed> renamed();
+// What a key is called that may stand by its name of before.
+std::string name_now(std::string_view key);
+
 // A key of the short form, which excludes [[model.layer]].
 bool is_short_form(std::string_view key);
 

@@ -22,7 +22,7 @@ std::string describe(const Split& s) {
   if (s.staged()) text += str(", ", name_of(s.schedule));
   text += str(", ", s.micro_batches, s.micro_batches == 1 ? " micro-batch" : " micro-batches");
   if (s.batches > 1) text += str(" in each of ", s.batches, " batches");
-  return text + (s.shard_optimizer ? ", optimizer divided" : "");
+  return text + (s.divide_optimizer ? ", optimizer divided" : "");
 }
 
 Planner::Planner(Job job, Cluster cluster)
@@ -130,7 +130,7 @@ std::vector<Prediction> Planner::rank() const {
       if (!whole) continue;
       ranking.push_back(*whole);
       if (split.owners() == 1) continue;
-      split.shard_optimizer = true;
+      split.divide_optimizer = true;
       const auto divided =
           best_of(candidates(split), whole->fits ? worthwhile * whole->seconds : never);
       if (divided && better(*divided, *whole)) ranking.back() = *divided;

@@ -54,7 +54,7 @@ struct Split {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;  // where staged()
   // With stages or shards: batches whose gradients add up, each with so many micro-batches.
   int batches = 1;
-  bool shard_optimizer = false;  // over the ranks with the same weights
+  bool divide_optimizer = false;  // over the ranks with the same weights
   int devices() const { return data * pipeline * sequence; }
   // The ranks that hold the same weights.
   int owners() const { return data * sequence; }

@@ -15,7 +15,7 @@ namespace {
 
 double bytes_of(int64_t weights) { return 4.0 * static_cast<double>(weights); }
 
-bool is_divided(const Split& s) { return s.shard_optimizer && s.owners() > 1; }
+bool is_divided(const Split& s) { return s.divide_optimizer && s.owners() > 1; }
 
 // Without stages, micro-batches follow each other on one rank, as in a pipeline of one; those of
 // shards are woven.
@@ -27,7 +27,7 @@ ShardedSchedule schedule_of(const Split& s) {
 
 // Counts, votes, the gradient's norm: a few numbers that all ranks sum one after the other.
 double small_sums(const Split& s, const Cluster& cluster) {
-  const int sums = s.staged() ? 4 : s.sequence > 1 ? 3 : s.shard_optimizer ? 2 : 1;
+  const int sums = s.staged() ? 4 : s.sequence > 1 ? 3 : s.divide_optimizer ? 2 : 1;
   const double bytes = 8.0 * (10 + s.devices());
   return sums * doubling_seconds(cluster, s.devices(), bytes);
 }
@@ -80,7 +80,7 @@ Planner::Reduction Planner::reduce_beside(const std::vector<double>& seconds, in
   Reduction r;
   if (group == 1) return r;
   // Divided optimisers of whole models sum only what their rank updates, in one ring.
-  const bool halved = s.shard_optimizer && s.devices() == s.data;
+  const bool halved = s.divide_optimizer && s.devices() == s.data;
   const LinkModel ring = ring_link(cluster_, s);
   const GradientSums sums_of_all = gradient_sums(cluster_, s);
   const auto sum_seconds = [&](double bytes) {

@@ -20,8 +20,8 @@ bool asks_for(Way way, const Config& config, const TrainerOptions& options) {
       return options.lockstep;
     case Way::world_invariant:
       return p.deterministic == Deterministic::world_invariant;
-    case Way::shard_optimizer:
-      return p.shard_optimizer;
+    case Way::divide_optimizer:
+      return p.divide_optimizer;
     case Way::async:
       return p.sync == Sync::async;
     case Way::plateau:
@@ -48,8 +48,8 @@ std::span<const Refusal> refusals() {
        {Way::async, Way::world_invariant, Way::tbptt, Way::lockstep},
        "the picture is of ranks that work in step, on whole sequences or shards of them"},
       {Way::lockstep, {Way::tbptt}, "it compares whole batches"},
-      {Way::shard_optimizer, {Way::world_invariant}, "whose sums every rank makes of all weights"},
-      {Way::shard_optimizer, {Way::async}, "where every rank updates all weights"},
+      {Way::divide_optimizer, {Way::world_invariant}, "whose sums every rank makes of all weights"},
+      {Way::divide_optimizer, {Way::async}, "where every rank updates all weights"},
       {Way::world_invariant, {Way::async}, "where the result depends on the number of ranks"},
       {Way::plateau, {Way::async}, "where no validation is of all ranks together"},
   };
@@ -70,8 +70,8 @@ std::string name_of(Way way) {
       return "--lockstep-ref";
     case Way::world_invariant:
       return "parallel.deterministic = \"world_invariant\"";
-    case Way::shard_optimizer:
-      return "parallel.shard_optimizer";
+    case Way::divide_optimizer:
+      return "parallel.divide_optimizer";
     case Way::async:
       return "parallel.sync = \"async\"";
     case Way::plateau:

@@ -15,15 +15,15 @@
 namespace rondo {
 
 enum class Way : uint8_t {
-  pipeline,         // parallel.pipeline
-  sequence,         // parallel.sequence
-  timeline,         // --timeline
-  tbptt,            // training.tbptt
-  lockstep,         // --lockstep-ref
-  world_invariant,  // parallel.deterministic = "world_invariant"
-  shard_optimizer,  // parallel.shard_optimizer
-  async,            // parallel.sync = "async"
-  plateau,          // schedule.type = "plateau"
+  pipeline,          // parallel.pipeline
+  sequence,          // parallel.sequence
+  timeline,          // --timeline
+  tbptt,             // training.tbptt
+  lockstep,          // --lockstep-ref
+  world_invariant,   // parallel.deterministic = "world_invariant"
+  divide_optimizer,  // parallel.divide_optimizer
+  async,             // parallel.sync = "async"
+  plateau,           // schedule.type = "plateau"
 };
 
 struct Refusal {

@@ -21,8 +21,8 @@ SplitSettings split_settings(const Config& config) {
   s.placement = p.placement;
   s.stage_memory = static_cast<size_t>(p.stage_memory_mb) * 1024 * 1024;
   s.bucket_bytes = p.bucket_kb * 1024;
-  s.shard_optimizer = p.shard_optimizer;
-  if (p.deterministic == Deterministic::world_invariant) s.tree_shards = p.virtual_shards;
+  s.divide_optimizer = p.divide_optimizer;
+  if (p.deterministic == Deterministic::world_invariant) s.batch_parts = p.batch_parts;
   s.options.wire = p.wire == DType::bf16 ? Wire::bf16 : Wire::exact;
   s.options.timeout = std::chrono::duration_cast<CommClock::duration>(
       std::chrono::duration<double>(p.timeout_seconds));
@@ -88,8 +88,8 @@ class Maker {
     SplitSettings s = split_settings(config_);
     s.votes = o_.ballot;
     s.options.timeline = !o_.trainer.timeline.empty();
-    if (s.tree_shards > 0 && s.tree_shards < o_.ranks.size()) {
-      fail_input("parallel.virtual_shards is ", s.tree_shards, ", fewer than the ", o_.ranks.size(),
+    if (s.batch_parts > 0 && s.batch_parts < o_.ranks.size()) {
+      fail_input("parallel.batch_parts is ", s.batch_parts, ", fewer than the ", o_.ranks.size(),
                  " ranks");
     }
     // Where the clock chose the stages of a run that goes on, they stay where they were.

@@ -23,7 +23,7 @@ def test_ranks_are_one():
 
 def test_ranks_on_simulated_gpus():
     """As processes and as threads, in every way to work together: the bits are the same."""
-    for mode in ([], ["parallel.shard_optimizer=true"],
+    for mode in ([], ["parallel.divide_optimizer=true"],
                  ["parallel.deterministic=world_invariant"]):
         with corpus(train=24) as root:
             settings = ["--device", "sim", "training.epochs=1", "training.max_steps=4", "model.hidden=8",

@@ -37,10 +37,10 @@ def test_refusals():
     refused(*elastic(2, "parallel.transport=gloo"), errs='takes parallel.transport = "auto" or "tcp"')
     refused(*elastic(2, "--device", "sim"), errs="--elastic is for ranks on CPUs")
     refused(*elastic(2, "parallel.sync=async"), errs="do not go together")
-    refused(*elastic(2, "parallel.shard_optimizer=true"), errs="do not go together")
+    refused(*elastic(2, "parallel.divide_optimizer=true"), errs="do not go together")
     refused(*elastic(2, "--shards", 2), errs="do not go together")
     refused(*elastic(2, "--stages", 2), errs="do not go together")
-    refused(*elastic(5), errs="parallel.virtual_shards is 4, fewer than the 5 ranks")
+    refused(*elastic(5), errs="parallel.batch_parts is 4, fewer than the 5 ranks")
 
 
 def test_the_others_go_on():

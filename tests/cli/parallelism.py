@@ -58,7 +58,7 @@ def test_shards_on_devices_in_processes_are_threads():
 
 def test_processes_are_threads():
     for n, more in ((2, TWO_STAGES), (4, [*TWO_STAGES, "--replicas", 2]),
-                    (4, [*TWO_STAGES, "--shards", 2, "parallel.shard_optimizer=true"])):
+                    (4, [*TWO_STAGES, "--shards", 2, "parallel.divide_optimizer=true"])):
         with expecting(n, *more) as (root, expected):
             out, err = run(*pipelines(n, *more), "--timeline", "update.svg", cwd=root,
                            says=["stages (parallel.placement=", "1f1b, 4 micro-batches"])

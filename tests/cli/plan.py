@@ -116,7 +116,7 @@ def test_written_configurations_train():
                                             (2, ["parallel.sequence=2"], (1, 1, 2)),
                                             (4, ["parallel.pipeline=2"], (2, 2, 1)),
                                             (4, ["parallel.pipeline=2", "parallel.sequence=2"], (1, 2, 2)),
-                                            (2, ["parallel.shard_optimizer=true"], (2, 1, 1)),
+                                            (2, ["parallel.divide_optimizer=true"], (2, 1, 1)),
                                             (1, ["training.accumulation=2"], (1, 1, 1))]:
             written = root / f"{devices}{len(settings)}{expected}.toml"
             only = ["--as-configured"] if settings else []
@@ -130,8 +130,8 @@ def test_written_configurations_train():
             ended = [e["step"] for e in log_of(log, "start")]
             check(ended == [0], ended)
             check("parallel" in written.read_text(), written.read_text())
-            divided = "shard_optimizer = true" in written.read_text()
-            check(divided == ("optimizer divided" in out) == ("shard_optimizer" in str(settings)), out)
+            divided = "divide_optimizer = true" in written.read_text()
+            check(divided == ("optimizer divided" in out) == ("divide_optimizer" in str(settings)), out)
 
 
 def test_the_optimizer_is_divided_where_that_is_faster():
@@ -141,7 +141,7 @@ def test_the_optimizer_is_divided_where_that_is_faster():
         (root / "m.json").write_text(json.dumps(slow))
         out, _ = run("plan", "model.hidden=64", "model.layers=1", "--device", root / "m.json", "--devices", 4, "--write",
                      root / "c.toml", says="optimizer divided")
-        check("shard_optimizer = true" in (root / "c.toml").read_text(), out)
+        check("divide_optimizer = true" in (root / "c.toml").read_text(), out)
 
 
 def test_what_the_data_say():

@@ -8,7 +8,7 @@ from cli_support import *
 # A few hundred short steps; the same bits from any number of ranks.
 SETTINGS = ["training.epochs=10", "training.checkpoint_every_steps=25", "training.log_every_steps=5",
             "model.dropout=0.2", "training.threads=1", "parallel.deterministic=world_invariant",
-            "parallel.virtual_shards=4", "parallel.timeout_seconds=20",
+            "parallel.batch_parts=4", "parallel.timeout_seconds=20",
             "training.checkpoint_dir=run"]
 
 

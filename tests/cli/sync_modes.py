@@ -97,7 +97,7 @@ def test_a_signal_during_validation():
     # on ends with the bytes of one that was not stopped.
     for to, *sync in ((None, "parallel.sync=step", "training.ema=0.9"),
                       (1, "parallel.sync=step"),
-                      (1, "parallel.shard_optimizer=true", "training.ema=0.9"),
+                      (1, "parallel.divide_optimizer=true", "training.ema=0.9"),
                       (0, "parallel.sequence=2", "model.dropout=0"),
                       (None, "parallel.deterministic=world_invariant"),
                       (0, "parallel.sync=async")):
@@ -150,7 +150,7 @@ def test_wrong_settings():
                               ("parallel.max_staleness=-1", "parallel.max_staleness"),
                               ("data.sampling=twice", "data.sampling"),
                               ("data.draws_per_epoch=-1", "data.draws_per_epoch"),
-                              ("parallel.shard_optimizer=2", "parallel.shard_optimizer")):
+                              ("parallel.divide_optimizer=2", "parallel.divide_optimizer")):
             fails("train", *READY, "data=.", setting, cwd=root, errs=says)
         fails("train", *READY, "data=.", "parallel.sync=async", "parallel.deterministic=world_invariant",
               cwd=root, errs="and parallel.sync = \"async\" do not go together")

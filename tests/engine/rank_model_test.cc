@@ -107,7 +107,7 @@ struct Setting {
   ScheduleKind schedule;
   const char* placement = "";
   int sequence = 1;
-  bool shard_optimizer = false;
+  bool divide_optimizer = false;
   int ranks() const { return data * pipeline * sequence; }
 };
 
@@ -154,7 +154,7 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
     p.micro_batches = shards / setting.data;
     p.placement = setting.placement;
     p.bucket_bytes = 2000;
-    p.shard_optimizer = setting.shard_optimizer;
+    p.divide_optimizer = setting.divide_optimizer;
     RankModel trainer(data.trained, o, p, world, grid, data.capacity);
     Curve c;
     for (int step = 0; step < updates; ++step) {
@@ -332,7 +332,7 @@ TEST_CASE("an optimiser divided over a stage's ranks does not change a bit", "[p
   for (const int sequence : {1, 2}) {
     Setting setting{2, 2, ScheduleKind::one_f_one_b, "2,4", sequence};
     const Curve whole = train_in_pipeline(data, o, setting);
-    setting.shard_optimizer = true;
+    setting.divide_optimizer = true;
     const Curve divided = train_in_pipeline(data, o, setting);
     CHECK((whole.weights == divided.weights));
     CHECK((whole.average == divided.average));

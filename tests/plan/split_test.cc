@@ -302,7 +302,7 @@ TEST_CASE("a divided optimiser: bytes of a rank, and of what travels") {
   const auto part = [&](double n) { return std::ceil(weights / 256 / n) * 256; };
   for (int n : {2, 8}) {
     Split whole{n}, divided{n};
-    divided.shard_optimizer = true;
+    divided.divide_optimizer = true;
     const Prediction a = planner.predict(whole), b = planner.predict(divided);
     // Two arrays of state; of the part two of state, its weights and gradients, and all parts.
     const double saved = 4 * (2 * weights - 4 * part(n) - n * part(n));
@@ -317,7 +317,7 @@ TEST_CASE("a divided optimiser: bytes of a rank, and of what travels") {
   // The ranks of a stage sum their gradients whole, and the weights come back in addition.
   Split stages{4, 2, 1, 2};
   const Prediction a = planner.predict(stages);
-  stages.shard_optimizer = true;
+  stages.divide_optimizer = true;
   const Prediction b = planner.predict(stages);
   CHECK(b.communication > 1.4 * a.communication);
   CHECK(b.seconds > a.seconds);
@@ -343,7 +343,7 @@ TEST_CASE("passes over the weights: what updates, divided updates and buckets re
   // To the buckets, and a part back; cleared, and out of where the parts meet; of the part squares,
   // Adam, gradients there, weights there. With stages the gradients come back whole.
   Split divided{4};
-  divided.shard_optimizer = true;
+  divided.divide_optimizer = true;
   CHECK(passes(divided, 0.25) ==
         Approx((2 + 2.0 / 4) * weights + 3 * weights + 12 * part).epsilon(1e-6));
   // A moving average is read and written, and reads the weights.
@@ -396,13 +396,13 @@ TEST_CASE("the optimiser is divided where nothing else fits, or where that is fa
   const Planner planner(job, cluster);
   const auto with_optimizer = [](const std::vector<Prediction>& ranking) {
     return std::count_if(ranking.begin(), ranking.end(),
-                         [](const Prediction& p) { return p.split.shard_optimizer; });
+                         [](const Prediction& p) { return p.split.divide_optimizer; });
   };
   // Updates take no time here: there is no gain.
   CHECK(with_optimizer(planner.rank()) == 0);
   // With as many micro-batches as there can be only the optimiser is left to be divided.
   Split whole{8, 1, 1, 8}, divided = whole;
-  divided.shard_optimizer = true;
+  divided.divide_optimizer = true;
   const double most = planner.predict(whole).memory_bytes;
   const double least = planner.predict(divided).memory_bytes;
   REQUIRE(least < most);
@@ -410,11 +410,11 @@ TEST_CASE("the optimiser is divided where nothing else fits, or where that is fa
   bool found = false;
   for (const Prediction& p : Planner(job, cluster).rank()) {
     if (p.split.pipeline > 1 || p.split.sequence > 1) continue;
-    found = p.fits && p.split.shard_optimizer;
+    found = p.fits && p.split.divide_optimizer;
   }
   CHECK(found);
   // Where updating takes longer than getting the weights back, dividing it is faster.
   cluster.device.memory_bytes = 1e12;
   cluster.device.rates["optimizer/f32"].byte = 1e-6;
-  CHECK(Planner(job, cluster).rank()[0].split.shard_optimizer);
+  CHECK(Planner(job, cluster).rank()[0].split.divide_optimizer);
 }

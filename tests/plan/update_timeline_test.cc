@@ -132,7 +132,7 @@ TEST_CASE("a drawn update ends when its prediction says: with the gradients' sum
 TEST_CASE("a divided optimiser's sums are drawn, its weights' way back is not") {
   const Job job = lstm_job(recurrent);
   for (Split s : {Split{4}, Split{1, 1, 4, 2}, Split{2, 2, 1, 2}}) {
-    s.shard_optimizer = true;
+    s.divide_optimizer = true;
     INFO(describe(s));
     const Cluster c = cluster_of(s, 0);
     const Planner planner(job, c);

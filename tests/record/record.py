@@ -159,11 +159,11 @@ def data_parallel():
     for n in (2, 3):
         case(f"data/{n}", "--ranks", n, *DEEP)
         case(f"data/{n}/invariant", "--ranks", n, *DEEP, "parallel.deterministic=world_invariant",
-             "parallel.virtual_shards=4")
-        case(f"data/{n}/divided optimizer", "--ranks", n, *DEEP, "parallel.shard_optimizer=true")
+             "parallel.batch_parts=4")
+        case(f"data/{n}/divided optimizer", "--ranks", n, *DEEP, "parallel.divide_optimizer=true")
     case("data/2/accumulation", "--ranks", 2, "training.accumulation=2", "parallel.bucket_kb=1")
     case("data/2/tbptt", "--ranks", 2, *FORWARD, "training.tbptt=6")
-    case("data/1/invariant", *DEEP, "parallel.deterministic=world_invariant", "parallel.virtual_shards=4")
+    case("data/1/invariant", *DEEP, "parallel.deterministic=world_invariant", "parallel.batch_parts=4")
     case("async/1", "parallel.sync=async", "parallel.sync_every=3")
 
 
@@ -177,7 +177,7 @@ def pipelines():
     case("pipeline/2/conv", "--pipeline", 2, "parallel.placement=3,4", "parallel.micro_batches=2", model=BOTH)
     case("pipeline/2/data 2", "--pipeline", 2, "--data", 2, *two, *more)
     case("pipeline/2/data 2/divided optimizer", "--pipeline", 2, "--data", 2, *two, *more,
-         "parallel.shard_optimizer=true")
+         "parallel.divide_optimizer=true")
     case("pipeline/2/accumulation", "--pipeline", 2, *two, *more, "training.accumulation=2")
 
 
@@ -186,7 +186,7 @@ def sequences():
         case(f"sequence/{n}", "--sequence", n, *DEEP)
         case(f"sequence/{n}/conv", "--sequence", n, model=BOTH)
         case(f"sequence/{n}/conv/images", "--sequence", n, model=IMAGES)
-    case("sequence/2/divided optimizer", "--sequence", 2, *DEEP, "parallel.shard_optimizer=true")
+    case("sequence/2/divided optimizer", "--sequence", 2, *DEEP, "parallel.divide_optimizer=true")
     case("sequence/2/forward", "--sequence", 2, *FORWARD, *DEEP)
     case("sequence/2/bf16", "--sequence", 2, *DEEP, "training.dtype=bf16")
     case("sequence/2/classify", "--sequence", 2, "task=classify", data="classify")
@@ -222,7 +222,7 @@ def replicas():
     case("replicas/2", "--replicas", 2, *DEEP)
     case("replicas/3", "--replicas", 3, *DEEP)
     case("replicas/2/accumulation", "--replicas", 2, *DEEP, "training.accumulation=2")
-    case("replicas/2/divided optimizer", "--replicas", 2, *DEEP, "parallel.shard_optimizer=true")
+    case("replicas/2/divided optimizer", "--replicas", 2, *DEEP, "parallel.divide_optimizer=true")
 
 
 def on_every_split():
@@ -236,7 +236,7 @@ def on_every_split():
 
 
 def elastic():
-    settings = ["parallel.deterministic=world_invariant", "parallel.virtual_shards=4", *DEEP,
+    settings = ["parallel.deterministic=world_invariant", "parallel.batch_parts=4", *DEEP,
                 "schedule.type=constant", "training.checkpoint_every_steps=5"]
     case("elastic/1", *settings)
     case("elastic/2", *settings, elastic=2)

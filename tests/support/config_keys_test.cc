@@ -209,8 +209,8 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(schedule, plateau_threshold);
   MEMBER(parallel, sync_every);
   MEMBER(parallel, max_staleness);
-  MEMBER(parallel, shard_optimizer);
-  MEMBER(parallel, virtual_shards);
+  MEMBER(parallel, divide_optimizer);
+  MEMBER(parallel, batch_parts);
   MEMBER(parallel, bucket_kb);
   MEMBER(parallel, nccl_blocks);
   MEMBER(parallel, sequence);

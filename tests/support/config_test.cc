@@ -52,6 +52,50 @@ TEST_CASE("what is no more is refused where a user writes it, and ignored where 
       Contains("override 'parallel.outer_lr=1'"));
 }
 
+TEST_CASE("a setting is read by its name of before as by its own, and written by its own",
+          "[config]") {
+  const std::string before = "[parallel]\nvirtual_shards = 3\nshard_optimizer = true\n";
+  const Config read = parse_config(before, "conf.toml");
+  CHECK((read.parallel.batch_parts == 3 && read.parallel.divide_optimizer));
+  CHECK(parse_config("parallel = { virtual_shards = 3, shard_optimizer = true }", "conf.toml") ==
+        read);
+  CHECK(with({"parallel.virtual_shards=3", "parallel.shard_optimizer=true"}) == read);
+  const StoredConfig stored = parse_stored_config(before, "conf.toml");
+  CHECK((stored.config == read && stored.ignored.empty()));
+  CHECK_THAT(to_toml(read), Contains("\nbatch_parts = 3\n") &&
+                                Contains("\ndivide_optimizer = true\n") &&
+                                !Contains("virtual_shards") && !Contains("shard_optimizer"));
+  CHECK(parse_config(to_toml(read), "conf.toml") == read);
+  // Of overrides the last counts, by whatever name; each wins over the file.
+  CHECK(parse_config(before, "conf.toml", Strings{"parallel.batch_parts=5"}).parallel.batch_parts ==
+        5);
+  CHECK(parse_config("parallel.batch_parts = 5", "conf.toml",
+                     Strings{"parallel.batch_parts=6", "parallel.virtual_shards=7"})
+            .parallel.batch_parts == 7);
+}
+
+TEST_CASE("mistakes in a setting by its name of before name the one it has", "[config]") {
+  CHECK(error_of("[parallel]\nsync_every = 3\nvirtual_shards = 0\n") ==
+        "conf.toml:3: parallel.batch_parts (formerly parallel.virtual_shards) is 0, expected an "
+        "integer from 1 to 4096");
+  CHECK(override_error("parallel.shard_optimizer=2") ==
+        "override 'parallel.shard_optimizer=2': parallel.divide_optimizer (formerly "
+        "parallel.shard_optimizer) is 2, expected true or false");
+  CHECK(error_of("[parallel]\nshard_optimiser = true\n") ==
+        "conf.toml:2: unknown key 'parallel.shard_optimiser'; did you mean "
+        "'parallel.divide_optimizer'?");
+  CHECK(override_error("virtual_shard=4") ==
+        "override 'virtual_shard=4': unknown key 'virtual_shard'; did you mean "
+        "'parallel.batch_parts'?");
+  // One setting, given by both.
+  const std::string twice = "[parallel]\nvirtual_shards = 3\nsync_every = 3\nbatch_parts = 3\n";
+  const std::string told =
+      "conf.toml:4: parallel.batch_parts and parallel.virtual_shards (conf.toml:2) are one "
+      "setting, whose name is parallel.batch_parts; expected it once";
+  CHECK(error_of(twice) == told);
+  CHECK(input_error([&] { parse_stored_config(twice, "conf.toml"); }) == told);
+}
+
 // The parser is recursive: without a limit before it the stack overflows.
 TEST_CASE("a key or a bracket that nests too deep is named, and the stack survives", "[config]") {
   std::string key = "a";

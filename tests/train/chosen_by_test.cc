@@ -228,7 +228,7 @@ TEST_CASE("replicas, pipelines, shards and ranks apart choose by the metric too"
       {"replicas", [](Config&) {}},
       {"pipeline", [](Config& c) { c.parallel.pipeline = 2; }},
       {"shards", [](Config& c) { c.parallel.sequence = 2; }},
-      {"sharded", [](Config& c) { c.parallel.shard_optimizer = true; }},
+      {"divided", [](Config& c) { c.parallel.divide_optimizer = true; }},
       {"apart", [](Config& c) { c.parallel.sync = Sync::async; }}};
   for (const auto& [name, set] : ways) {
     CAPTURE(name);

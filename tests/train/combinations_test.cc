@@ -37,8 +37,8 @@ void ask_for(Way way, Run& run) {
     case Way::world_invariant:
       p.deterministic = Deterministic::world_invariant;
       break;
-    case Way::shard_optimizer:
-      p.shard_optimizer = true;
+    case Way::divide_optimizer:
+      p.divide_optimizer = true;
       break;
     case Way::async:
       p.sync = Sync::async;
@@ -60,9 +60,9 @@ std::string refusal(const std::vector<Way>& ways) {
   return "";
 }
 
-const std::vector<Way> all_ways = {Way::pipeline,        Way::sequence, Way::timeline,
-                                   Way::tbptt,           Way::lockstep, Way::world_invariant,
-                                   Way::shard_optimizer, Way::async,    Way::plateau};
+const std::vector<Way> all_ways = {
+    Way::pipeline,        Way::sequence,         Way::timeline, Way::tbptt,  Way::lockstep,
+    Way::world_invariant, Way::divide_optimizer, Way::async,    Way::plateau};
 
 std::string table() {
   std::string rows = "|  | does not go with | because |\n|---|---|---|\n";
@@ -92,10 +92,10 @@ TEST_CASE("two ways that do not go together are refused by both their names, wit
 }
 
 TEST_CASE("what goes together goes on going together") {
-  CHECK(refusal({Way::pipeline, Way::sequence, Way::shard_optimizer, Way::timeline}) == "");
-  CHECK(refusal({Way::sequence, Way::plateau, Way::shard_optimizer}) == "");
+  CHECK(refusal({Way::pipeline, Way::sequence, Way::divide_optimizer, Way::timeline}) == "");
+  CHECK(refusal({Way::sequence, Way::plateau, Way::divide_optimizer}) == "");
   CHECK(refusal({Way::tbptt, Way::world_invariant}) == "");
-  CHECK(refusal({Way::tbptt, Way::shard_optimizer}) == "");
+  CHECK(refusal({Way::tbptt, Way::divide_optimizer}) == "");
   CHECK(refusal({Way::tbptt, Way::async}) == "");
   CHECK(refusal({Way::lockstep, Way::world_invariant, Way::plateau}) == "");
 }

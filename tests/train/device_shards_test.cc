@@ -112,13 +112,13 @@ TEST_CASE("stages over simulated devices that share sequences end as one device 
   constexpr int64_t steps = 4;
   const std::vector<float> one = trained(1, shards_config(corpus, "one", 1, steps));
   const double control = control_of_devices(corpus, one, steps);
-  const auto staged = [&](const std::string& name, ScheduleKind schedule, bool sharded) {
+  const auto staged = [&](const std::string& name, ScheduleKind schedule, bool divided) {
     Config c = shards_config(corpus, name, 2, steps);
     c.parallel.pipeline = 2;
     c.parallel.placement = "1,2";
     c.parallel.micro_batches = 2;
     c.parallel.schedule = schedule;
-    c.parallel.shard_optimizer = sharded;
+    c.parallel.divide_optimizer = divided;
     return distance(trained(4, c), one);
   };
   INFO("control " << control);

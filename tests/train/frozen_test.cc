@@ -91,22 +91,22 @@ TEST_CASE("frozen layers stay frozen on several ranks, which train what one rank
   };
   const Layout layout = GENERATE(values<Layout>({
       {"replicas", 4, [](Config&) {}},
-      {"sharded", 4, [](Config& c) { c.parallel.shard_optimizer = true; }},
+      {"divided", 4, [](Config& c) { c.parallel.divide_optimizer = true; }},
       {"the same on any number", 4,
        [](Config& c) {
          c.parallel.deterministic = Deterministic::world_invariant;
-         c.parallel.virtual_shards = 4;
+         c.parallel.batch_parts = 4;
        }},
       {"a stage that is frozen as a whole", 2,
        [](Config& c) {
          c.parallel.pipeline = 2;
          c.parallel.micro_batches = 4;
        }},
-      {"stages of replicas, sharded", 4,
+      {"stages of replicas, divided", 4,
        [](Config& c) {
          c.parallel.pipeline = 2;
          c.parallel.micro_batches = 2;
-         c.parallel.shard_optimizer = true;
+         c.parallel.divide_optimizer = true;
        }},
       {"pieces of sequences", 2, [](Config& c) { c.parallel.sequence = 2; }},
   }));

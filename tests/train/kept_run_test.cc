@@ -26,7 +26,7 @@ Config config_of(const TrainingCorpus& corpus, const std::string& name) {
   static int number = 0;
   c.training.checkpoint_dir = runs().path(name + std::to_string(++number));
   c.parallel.deterministic = Deterministic::world_invariant;
-  c.parallel.virtual_shards = 4;
+  c.parallel.batch_parts = 4;
   c.optimizer.type = OptimizerType::adamw;
   c.optimizer.lr = 0.01;
   c.training.ema = 0.9;

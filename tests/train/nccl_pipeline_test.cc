@@ -116,7 +116,7 @@ struct Setting {
   ScheduleKind schedule;
   const char* placement;
   Wire wire = Wire::exact;
-  bool shard_optimizer = false;
+  bool divide_optimizer = false;
   bool timeline = false;
 };
 
@@ -168,7 +168,7 @@ Trained train_rank(const Data& data, const std::vector<BatchView>& views, const 
   p.micro_batches = shards / s.data;
   p.placement = s.placement;
   p.bucket_bytes = 700;
-  p.shard_optimizer = s.shard_optimizer;
+  p.divide_optimizer = s.divide_optimizer;
   p.options.wire = s.wire;
   p.options.timeline = s.timeline;
   p.options.timeout = std::chrono::seconds(20);
@@ -261,7 +261,7 @@ TEST_CASE("an optimiser divided over a stage's devices does not change a bit", "
   const Data data;
   Setting s = replicas;
   const Trained whole = trained(data, s, By::staged);
-  s.shard_optimizer = true;
+  s.divide_optimizer = true;
   reset_stand_in();
   CHECK(trained(data, s, By::nccl) == whole);
   check_stand_in();

@@ -114,7 +114,7 @@ TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipeline
   for (int parts : {2, 3, 4, 5, 6, 7}) {
     Config c = config(corpus, "control" + std::to_string(parts));
     c.parallel.deterministic = Deterministic::world_invariant;
-    c.parallel.virtual_shards = parts;
+    c.parallel.batch_parts = parts;
     require_success(train_on(1, c));
     losses = std::max(losses, distance(losses_of(c), losses_of(alone)));
     weights = std::max(weights, distance(newest(c), newest(alone)));
@@ -147,11 +147,11 @@ TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipeline
   check(shards, 4);
   Config all = pipeline(config(corpus, "all"), 2, 2, 2);
   all.parallel.sequence = 2;
-  all.parallel.shard_optimizer = true;
+  all.parallel.divide_optimizer = true;
   check(all, 8);
   Config two = config(corpus, "sharded_sequences");
   two.parallel.sequence = 2;
-  two.parallel.shard_optimizer = true;
+  two.parallel.divide_optimizer = true;
   check(two, 2);
 }
 
@@ -242,7 +242,7 @@ TEST_CASE("a run goes on with other splits where it stood", "[pipelines]") {
   require_success(train_on(4, pipeline(parts(19), 2, 2, 2), StartFrom::checkpoint));
   Config shards = pipeline(parts(21), 2);
   shards.parallel.sequence = 2;
-  shards.parallel.shard_optimizer = true;
+  shards.parallel.divide_optimizer = true;
   require_success(train_on(4, shards, StartFrom::checkpoint));
   require_success(train_on(3, pipeline(parts(24), 3), StartFrom::checkpoint));
   require_success(train_on(2, parts(30), StartFrom::checkpoint));

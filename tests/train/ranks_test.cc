@@ -15,7 +15,7 @@ TEST_CASE("any number of ranks ends as one rank does, but for the order of sums"
     c.data.dev.clear();
     if (parts > 0) {
       c.parallel.deterministic = Deterministic::world_invariant;
-      c.parallel.virtual_shards = parts;
+      c.parallel.batch_parts = parts;
     }
     require_success(train_on(ranks, c));
     CHECK(list_checkpoints(c.training.checkpoint_dir).back().step == 50);
@@ -46,7 +46,7 @@ TEST_CASE("world_invariant: the same bits from any number of ranks, with everyth
   const auto trained = [&](int ranks) {
     Config c = corpus.config("ranks" + std::to_string(ranks));
     c.parallel.deterministic = Deterministic::world_invariant;
-    c.parallel.virtual_shards = 5;
+    c.parallel.batch_parts = 5;
     c.training.accumulation = 3;
     c.training.ema = 0.9;
     c.training.average_best = 2;
@@ -76,7 +76,7 @@ TEST_CASE("a run goes on with another number of ranks where it stood") {
   const auto config = [&](const std::string& name, int64_t steps) {
     Config c = corpus.config(name);
     c.parallel.deterministic = Deterministic::world_invariant;
-    c.parallel.virtual_shards = 4;
+    c.parallel.batch_parts = 4;
     c.optimizer.type = OptimizerType::adamw;
     c.optimizer.lr = 0.01;
     c.data.dev.clear();

@@ -231,12 +231,12 @@ TEST_CASE("a run that is stopped within a validation goes on as if it had not be
 
 TEST_CASE("a checkpoint without what the optimizer keeps is refused by the name of that") {
   const ColumnCorpus corpus;
-  for (const bool shard : {false, true}) {
-    CAPTURE(shard);
-    const int ranks = shard ? 2 : 1;
-    Config c = corpus.config(shard ? "shard" : "whole");
+  for (const bool divided : {false, true}) {
+    CAPTURE(divided);
+    const int ranks = divided ? 2 : 1;
+    Config c = corpus.config(divided ? "divided" : "whole");
     c.optimizer.momentum = 0.5;
-    c.parallel.shard_optimizer = shard;
+    c.parallel.divide_optimizer = divided;
     require_success(train_on(ranks, c));
     c.training.epochs = 5;
     c.optimizer.type = OptimizerType::adam;

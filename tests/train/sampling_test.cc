@@ -28,7 +28,7 @@ Config weighted(const TrainingCorpus& corpus, const std::string& name) {
   c.data.sampling = Sampling::weighted;
   c.training.max_steps = 30;
   c.parallel.deterministic = Deterministic::world_invariant;
-  c.parallel.virtual_shards = 3;
+  c.parallel.batch_parts = 3;
   return c;
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("world_invariant: the same bits from any number of simulated GPUs") {
     Config c = sim_config(corpus, name, 5);
     c.training.accumulation = 2;
     c.parallel.deterministic = Deterministic::world_invariant;
-    c.parallel.virtual_shards = 4;
+    c.parallel.batch_parts = 4;
     return c;
   };
   const std::vector<float> one = trained(1, DeviceKind::sim, config("one"));
@@ -95,20 +95,20 @@ TEST_CASE("world_invariant: the same bits from any number of simulated GPUs") {
   CHECK(greatest_difference(one, trained(1, DeviceKind::cpu, config("cpu"))) <= 2e-4);
 }
 
-TEST_CASE("a sharded optimizer gives simulated GPUs the bits of a whole one") {
+TEST_CASE("a divided optimizer gives simulated GPUs the bits of a whole one") {
   const TrainingCorpus corpus(40, 3);
-  const auto config = [&](const std::string& name, int64_t steps, bool sharded) {
+  const auto config = [&](const std::string& name, int64_t steps, bool divided) {
     Config c = sim_config(corpus, name, steps);
     c.training.accumulation = 2;
     c.training.clip = 0;
-    c.parallel.shard_optimizer = sharded;
+    c.parallel.divide_optimizer = divided;
     return c;
   };
   for (int ranks : {2, 3}) {
     INFO(ranks << " ranks");
     const auto whole = trained(ranks, DeviceKind::sim, config(str("whole", ranks), 6, false));
-    const auto sharded = trained(ranks, DeviceKind::sim, config(str("sharded", ranks), 6, true));
-    CHECK(whole == sharded);
+    const auto divided = trained(ranks, DeviceKind::sim, config(str("divided", ranks), 6, true));
+    CHECK(whole == divided);
     const std::string parts = str("parts", ranks);
     trained(ranks, DeviceKind::sim, config(parts, 3, true));
     CHECK(trained(ranks, DeviceKind::sim, config(parts, 6, true), StartFrom::checkpoint) == whole);
@@ -131,12 +131,12 @@ TEST_CASE("ranks of simulated GPUs that do not wait average") {
 }
 
 TEST_CASE("bad data on one rank stop all simulated GPUs after the last good update") {
-  for (bool sharded : {false, true}) {
+  for (bool divided : {false, true}) {
     TrainingCorpus corpus(40, 3);
     const std::string bad = corpus.spoil_longest();
     Config c = sim_config(corpus, "bad", 0);  // from short to long: only the last update is missing
     c.data.dev.clear();
-    c.parallel.shard_optimizer = sharded;
+    c.parallel.divide_optimizer = divided;
     CHECK_THROWS_WITH(trained(3, DeviceKind::sim, c), Catch::Matchers::Contains(bad));
     const auto kept = list_checkpoints(c.training.checkpoint_dir);
     REQUIRE(kept.size() == 1);
@@ -175,7 +175,7 @@ TEST_CASE("pipelines over simulated devices in one process train as one device d
   for (int shards : {2, 3}) {
     Config c = config("control" + std::to_string(shards), 1, 0, 6);
     c.parallel.deterministic = Deterministic::world_invariant;
-    c.parallel.virtual_shards = shards;
+    c.parallel.batch_parts = shards;
     control = std::max(control, greatest_difference(on_sim(1, c), alone));
   }
   REQUIRE(control > 0);
@@ -185,7 +185,7 @@ TEST_CASE("pipelines over simulated devices in one process train as one device d
   const std::vector<float> four = on_sim(4, config("four", 2, 2, 6));
   CHECK(greatest_difference(four, alone) <= 2 * control);
   Config divided = config("divided", 2, 2, 6);
-  divided.parallel.shard_optimizer = true;
+  divided.parallel.divide_optimizer = true;
   CHECK(on_sim(4, divided) == four);
   // What they save, they go on from; other devices too.
   on_sim(2, config("parts", 2, 1, 3));

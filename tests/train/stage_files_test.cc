@@ -58,7 +58,7 @@ TEST_CASE("each stage writes its own files, one index says which", "[stages]") {
   const TrainingCorpus corpus;
   Config c = three_stages(corpus, "stages");
   c.parallel.data = 2;
-  c.parallel.shard_optimizer = true;
+  c.parallel.divide_optimizer = true;
   require_success(train_on(6, c));
   const fs::path generation = newest(c.training.checkpoint_dir);
   std::set<std::string> want{"index.json", "state.json", "manifest.json"};
@@ -117,13 +117,13 @@ TEST_CASE("where ranks do not see one directory rank 0 writes the same state", "
 
 TEST_CASE("stages are saved and go on with any other split", "[stages]") {
   const TrainingCorpus corpus;
-  const auto split = [&](int pipeline, int data, bool shard, int64_t steps) {
+  const auto split = [&](int pipeline, int data, bool divided, int64_t steps) {
     Config c = three_stages(corpus, "splits", steps);
     c.parallel.placement.clear();
     c.parallel.pipeline = pipeline;
     c.parallel.data = data;
     c.parallel.micro_batches = pipeline > 1 || data > 0 ? 4 : 0;
-    c.parallel.shard_optimizer = shard;
+    c.parallel.divide_optimizer = divided;
     return c;
   };
   require_success(train_on(3, three_stages(corpus, "splits", 4)));
@@ -135,7 +135,7 @@ TEST_CASE("stages are saved and go on with any other split", "[stages]") {
   }
   struct Split {
     int pipeline, data;
-    bool shard;
+    bool divided;
   };
   for (const Split s : {Split{1, 0, false},
                         {2, 2, false},
@@ -143,13 +143,13 @@ TEST_CASE("stages are saved and go on with any other split", "[stages]") {
                         {3, 2, true},
                         {1, 2, true},
                         {2, 1, false}}) {
-    INFO(s.pipeline << " x " << s.data << (s.shard ? " sharded" : ""));
+    INFO(s.pipeline << " x " << s.data << (s.divided ? " divided" : ""));
     // An update at a rate at which nothing changes: the weights that were read are written again.
-    Config c = split(s.pipeline, s.data, s.shard, 5);
+    Config c = split(s.pipeline, s.data, s.divided, 5);
     c.optimizer.lr = 1e-30;
     c.optimizer.weight_decay = 0;
     c.training.keep_last = 2;
-    const fs::path copy = corpus.folder.path(str("copy", s.pipeline, s.data, s.shard));
+    const fs::path copy = corpus.folder.path(str("copy", s.pipeline, s.data, s.divided));
     fs::create_directories(copy);
     fs::copy(from, copy / "checkpoint-000000001", fs::copy_options::recursive);
     c.training.checkpoint_dir = copy;

@@ -230,8 +230,8 @@ TEST_CASE("settings that do not go together are refused before anything is writt
              Contains("\"world_invariant\" and parallel.sync = \"async\" do not go together"));
   CHECK_THAT(refusal([](Config& c) { c.parallel.pipeline = 2; }),
              Contains("parallel.pipeline and ") && Contains("parallel.sync = \"async\""));
-  CHECK_THAT(refusal([](Config& c) { c.parallel.shard_optimizer = true; }),
-             Contains("parallel.shard_optimizer and parallel.sync = \"async\" do not go"));
+  CHECK_THAT(refusal([](Config& c) { c.parallel.divide_optimizer = true; }),
+             Contains("parallel.divide_optimizer and parallel.sync = \"async\" do not go"));
   CHECK_THAT(
       refusal([](Config& c) { c.schedule.type = ScheduleType::plateau; }),
       Contains("schedule.type = \"plateau\" and parallel.sync = \"async\" do not go together"));

@@ -125,7 +125,7 @@ inline double distance(const std::vector<float>& a, const std::vector<float>& b)
 // One rank sums in `parts` parts, which is another order.
 inline void sum_in_parts(Config& config, int parts) {
   config.parallel.deterministic = Deterministic::world_invariant;
-  config.parallel.virtual_shards = parts;
+  config.parallel.batch_parts = parts;
 }
 
 // What the order of sums does to training: how far from `one` a rank ends that sums in other

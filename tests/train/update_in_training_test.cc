@@ -176,7 +176,7 @@ TEST_CASE("a gradient is that of the mean over the update's utterances, then cli
         c.training.clip = 2.5;
         c.optimizer.momentum = 0.5;
         if (invariant) sum_in_parts(c, 4);
-        if (!invariant && ranks > 1) c.parallel.shard_optimizer = true;
+        if (!invariant && ranks > 1) c.parallel.divide_optimizer = true;
         CAPTURE(name);
         Config plain = c;
         plain.training.checkpoint_dir += "_plain";

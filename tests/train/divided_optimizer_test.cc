@@ -1,4 +1,4 @@
-// parallel.shard_optimizer: the weights of ranks that keep everything, and less memory.
+// parallel.divide_optimizer: the weights of ranks that keep everything, and less memory.
 
 #include "engine/layers/layers.h"
 #include "engine/part_layout.h"
@@ -11,7 +11,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Config config_of(const TrainingCorpus& corpus, const std::string& name, bool sharded) {
+Config config_of(const TrainingCorpus& corpus, const std::string& name, bool divided) {
   Config c = corpus.config(name);
   c.training.max_steps = 24;
   c.training.validate_every_steps = 10;
@@ -19,7 +19,7 @@ Config config_of(const TrainingCorpus& corpus, const std::string& name, bool sha
   c.training.clip = 0;
   c.optimizer.type = OptimizerType::adamw;
   c.optimizer.lr = 0.01;
-  c.parallel.shard_optimizer = sharded;
+  c.parallel.divide_optimizer = divided;
   return c;
 }
 
@@ -40,23 +40,23 @@ void check_same(const std::string& one, const std::string& other) {
 
 }  // namespace
 
-TEST_CASE("a sharded optimizer gives the bits of a whole one, for each number of ranks") {
+TEST_CASE("a divided optimizer gives the bits of a whole one, for each number of ranks") {
   const TrainingCorpus corpus(90, 7);
   for (int ranks : {2, 3, 4}) {
     INFO(ranks << " ranks");
     const Config whole = config_of(corpus, str("whole", ranks), false);
-    const Config sharded = config_of(corpus, str("sharded", ranks), true);
+    const Config divided = config_of(corpus, str("divided", ranks), true);
     require_success(train_on(ranks, whole));
-    require_success(train_on(ranks, sharded));
-    check_same(whole.training.checkpoint_dir, sharded.training.checkpoint_dir);
+    require_success(train_on(ranks, divided));
+    check_same(whole.training.checkpoint_dir, divided.training.checkpoint_dir);
   }
 }
 
-TEST_CASE("with clipping, whole and sharded differ by the rounding of the norm at most") {
+TEST_CASE("with clipping, whole and divided differ by the rounding of the norm at most") {
   const TrainingCorpus corpus(90, 7);
   std::vector<std::vector<float>> weights;
-  for (bool sharded : {false, true}) {
-    Config c = config_of(corpus, sharded ? "sharded" : "whole", sharded);
+  for (bool divided : {false, true}) {
+    Config c = config_of(corpus, divided ? "divided" : "whole", divided);
     c.training.clip = 0.01;
     c.training.ema = 0;
     c.optimizer.type = OptimizerType::sgd;
@@ -68,11 +68,11 @@ TEST_CASE("with clipping, whole and sharded differ by the rounding of the norm a
   CHECK(distance(weights[0], weights[1]) <= 1e-6 * norm);
 }
 
-TEST_CASE("a sharded run goes on with other numbers of ranks, sharded or not") {
+TEST_CASE("a divided run goes on with other numbers of ranks, divided or not") {
   const TrainingCorpus corpus(90, 7);
-  for (bool sharded : {false, true}) {
-    const auto part = [&](int ranks, bool shard, int64_t steps, StartFrom start) {
-      Config c = config_of(corpus, sharded ? "sharded" : "whole", sharded && shard);
+  for (bool divided : {false, true}) {
+    const auto part = [&](int ranks, bool divide, int64_t steps, StartFrom start) {
+      Config c = config_of(corpus, divided ? "divided" : "whole", divided && divide);
       c.training.max_steps = steps;
       require_success(train_on(ranks, c, start));
     };
@@ -82,7 +82,7 @@ TEST_CASE("a sharded run goes on with other numbers of ranks, sharded or not") {
     part(1, true, 23, StartFrom::checkpoint);
     part(4, true, 30, StartFrom::checkpoint);
   }
-  check_same(corpus.folder.path("whole"), corpus.folder.path("sharded"));
+  check_same(corpus.folder.path("whole"), corpus.folder.path("divided"));
 }
 
 TEST_CASE("a rank keeps its part of the optimizer's state") {
@@ -133,7 +133,7 @@ TEST_CASE("every element belongs to one part, and parts are as even as blocks al
   }
 }
 
-TEST_CASE("a sharded optimizer does not go with sums that hold for any number of ranks") {
+TEST_CASE("a divided optimizer does not go with sums that hold for any number of ranks") {
   const TrainingCorpus corpus;
   Config c = config_of(corpus, "refused", true);
   c.parallel.deterministic = Deterministic::world_invariant;
