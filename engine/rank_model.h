@@ -49,7 +49,7 @@ struct SplitSettings {
   size_t stage_memory = 0;        // bytes that a stage may take; 0: no limit
   int64_t bucket_bytes = 0;       // 0: by the speed of the link
   bool divide_optimizer = false;  // over the ranks with the same stage
-  // Above 0, for whole models: batches come in so many shards, and are summed along the tree over
+  // Above 0, for whole models: batches come in so many parts, and are summed along the tree over
   // these, whatever the number of ranks (engine/reduce/tree_sums.h).
   int batch_parts = 0;
   size_t votes = 0;  // numbers that travel with an update (enqueue_update())
@@ -79,10 +79,10 @@ struct StagePart {
   std::vector<TensorToWrite> weights, slots;  // empty where another rank writes them
 };
 
-// The shards `own` of every batch, cut into `shards` parts of equal cost, are this rank's.
+// The parts `own` of every batch, cut into `parts` parts of equal cost, are this rank's.
 struct DataShare {
-  ShardRange own{0, 1};
-  int shards = 1;
+  PartRange own{0, 1};
+  int parts = 1;
   // Ranks on their own draw of so many consecutive batches the one of this index, whole.
   int stride = 1, index = 0;
 };
@@ -113,11 +113,11 @@ class RankModel {
   // Plans memory for micro-batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);
 
-  // Forward and backward pass of this rank's shards of a batch: its micro-batches, in stages as
+  // Forward and backward pass of this rank's parts of a batch: its micro-batches, in stages as
   // many as the schedule has, some of them perhaps without sequences. `last`: of the update, which
   // no other batch comes in between, and with the learning rate of now. Batches are copied out of
   // host memory at once. Leaves one result for collect(), with the losses of all of them.
-  void enqueue(std::span<const BatchView> shards, bool last);
+  void enqueue(std::span<const BatchView> parts, bool last);
   // The update. With sums over ranks it may wait for the gradients (Sums::queued()).
   // Throws UpdateWithdrawn on all ranks that share the update when one of them failed; ranks of
   // stages and shards cannot fail apart from the others.
@@ -132,7 +132,7 @@ class RankModel {
   // the norm and `skipped`, the same on all ranks.
   const StepResult& collect();
   // The same, waited for: enqueue() or enqueue_update(), and collect(). Nothing else is in flight.
-  const StepResult& accumulate(std::span<const BatchView> shards, bool last);
+  const StepResult& accumulate(std::span<const BatchView> parts, bool last);
   const StepResult& update();
 
   // Loss and prediction of a batch, without dropout or gradients, on the ranks of one replica
@@ -271,13 +271,13 @@ class RankModel {
   void end_item(InFlight& item);
   void clear_gradients();
   void clear();  // before the first batch of an update
-  void run_stages(InFlight& item, std::span<const BatchView> shards, bool last);
-  void run_shards(InFlight& item, std::span<const BatchView> shards, StepHooks hooks);
-  void run_whole(InFlight& item, std::span<const BatchView> shards, bool last);
-  void run_batch(InFlight& item, size_t shard, const BatchView& batch, bool updates);
-  void run_lockstep(InFlight& item, size_t shard, const BatchView& batch);
+  void run_stages(InFlight& item, std::span<const BatchView> parts, bool last);
+  void run_shards(InFlight& item, std::span<const BatchView> parts, StepHooks hooks);
+  void run_whole(InFlight& item, std::span<const BatchView> parts, bool last);
+  void run_batch(InFlight& item, size_t part, const BatchView& batch, bool updates);
+  void run_lockstep(InFlight& item, size_t part, const BatchView& batch);
   std::vector<double> run_chunks(const BatchView& batch);
-  void expect_losses(InFlight& item, std::span<const BatchView> shards);
+  void expect_losses(InFlight& item, std::span<const BatchView> parts);
   void fetch_losses(InFlight& item, size_t micro_batch, const Plan& plan);
   // Totals and losses that were added up on the host.
   void put_losses(InFlight& item, const std::vector<std::vector<double>>& losses);

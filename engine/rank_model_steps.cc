@@ -77,20 +77,20 @@ void RankModel::abort_sums(const std::exception& error) {
   throw;
 }
 
-void RankModel::enqueue(std::span<const BatchView> shards, bool last) {
+void RankModel::enqueue(std::span<const BatchView> parts, bool last) {
   RONDO_CHECK(update_, "this session was made without memory for training");
   RONDO_CHECK(!updated_, "an update must follow the batch that announced it");
-  for (const BatchView& batch : shards) RONDO_CHECK(batch.layout, "a batch needs a layout");
+  for (const BatchView& batch : parts) RONDO_CHECK(batch.layout, "a batch needs a layout");
   InFlight& item = begin_item(false);
   try {
-    whole() ? run_whole(item, shards, last) : run_stages(item, shards, last);
+    whole() ? run_whole(item, parts, last) : run_stages(item, parts, last);
   } catch (const std::exception& e) {
     abort_sums(e);
   }
   end_item(item);
 }
 
-void RankModel::run_stages(InFlight& item, std::span<const BatchView> shards, bool last) {
+void RankModel::run_stages(InFlight& item, std::span<const BatchView> parts, bool last) {
   clear();
   StepHooks hooks;
   if (sums_ && last) {
@@ -102,39 +102,39 @@ void RankModel::run_stages(InFlight& item, std::span<const BatchView> shards, bo
       };
     }
   }
-  if (shards_) return run_shards(item, shards, std::move(hooks));
-  expect_losses(item, shards);
+  if (shards_) return run_shards(item, parts, std::move(hooks));
+  expect_losses(item, parts);
   hooks.with_loss = [this](int, const Plan& plan) { add_to_totals(plan, false); };
   hooks.after_loss = [&](int m, const Plan& plan) {
     fetch_losses(item, static_cast<size_t>(m), plan);
   };
   item.returned().totals = {};
-  runner_->run(shards, hooks);
+  runner_->run(parts, hooks);
 }
 
-void RankModel::run_shards(InFlight& item, std::span<const BatchView> shards, StepHooks hooks) {
+void RankModel::run_shards(InFlight& item, std::span<const BatchView> parts, StepHooks hooks) {
   BatchCapacity most;
-  for (const BatchView& batch : shards) most = BatchCapacity::merge(most, batch.extent());
+  for (const BatchView& batch : parts) most = BatchCapacity::merge(most, batch.extent());
   reserve(most);
-  std::vector<std::vector<double>> losses(shards.size());
+  std::vector<std::vector<double>> losses(parts.size());
   hooks.after_loss = [&](int m, const Plan&) {
     runner_->add_losses(m, host_totals_, losses.at(static_cast<size_t>(m)));
   };
   shards_->start(settings_.options.timeout);
-  runner_->run(shards, hooks);
+  runner_->run(parts, hooks);
   shards_->finish();
   put_losses(item, losses);
 }
 
-void RankModel::run_whole(InFlight& item, std::span<const BatchView> shards, bool last) {
-  for (const BatchView& batch : shards) {  // before memory is planned by what they claim
+void RankModel::run_whole(InFlight& item, std::span<const BatchView> parts, bool last) {
+  for (const BatchView& batch : parts) {  // before memory is planned by what they claim
     if (batch.layout->extent.sequences > 0) check_batch(training_.graph, batch);
   }
   std::vector<std::vector<double>> losses;  // of batches in chunks
-  if (!chunked_) expect_losses(item, shards);
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const BatchView& batch = shards[i];
-    const bool ends = last && i + 1 == shards.size();
+  if (!chunked_) expect_losses(item, parts);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const BatchView& batch = parts[i];
+    const bool ends = last && i + 1 == parts.size();
     if (ends && sums_) sums_->last_batch();
     if (batch.layout->extent.sequences == 0) {
       clear();
@@ -152,12 +152,12 @@ void RankModel::run_whole(InFlight& item, std::span<const BatchView> shards, boo
 }
 
 // Where the losses of the last stage will lie.
-void RankModel::expect_losses(InFlight& item, std::span<const BatchView> shards) {
+void RankModel::expect_losses(InFlight& item, std::span<const BatchView> parts) {
   item.at.assign(1, 0);
   if (!last_stage()) return;
   const Value& loss = training_.graph.value(training_.loss);
   item.dtype = loss.dtype;
-  for (const BatchView& batch : shards) {
+  for (const BatchView& batch : parts) {
     const auto rows = static_cast<size_t>(live_rows(training_.graph, *batch.layout, loss.shape));
     item.at.push_back(item.at.back() + rows * size_of(loss.dtype));
   }
@@ -199,7 +199,7 @@ void RankModel::add_to_totals(const Plan& plan, bool restart) {
 
 // With fresh gradients or sums of several batches, with the update or without it: each is recorded
 // by itself.
-void RankModel::run_batch(InFlight& item, size_t shard, const BatchView& batch, bool updates) {
+void RankModel::run_batch(InFlight& item, size_t part, const BatchView& batch, bool updates) {
   reserve(batch.extent());
   const bool restart = clear_;
   const bool marks = sums_ && sums_->marks();
@@ -207,7 +207,7 @@ void RankModel::run_batch(InFlight& item, size_t shard, const BatchView& batch, 
   const auto with_loss = [&](const Plan& plan) { add_to_totals(plan, restart); };
   const auto after_loss = [&](const Plan& plan) {
     if (marks && sums_->queued()) sums_->flush();
-    fetch_losses(item, shard, plan);
+    fetch_losses(item, part, plan);
   };
   StepHooks hooks;
   hooks.with_loss = [&with_loss](int, const Plan& plan) { with_loss(plan); };
@@ -226,7 +226,7 @@ void RankModel::run_batch(InFlight& item, size_t shard, const BatchView& batch, 
   updated_ = updates;
 }
 
-void RankModel::run_lockstep(InFlight& item, size_t shard, const BatchView& batch) {
+void RankModel::run_lockstep(InFlight& item, size_t part, const BatchView& batch) {
   reserve(batch.extent());
   Plan& plan = runner_->plan_for(batch.extent());
   const bool restart = clear_;
@@ -235,7 +235,7 @@ void RankModel::run_lockstep(InFlight& item, size_t shard, const BatchView& batc
   lockstep_->load(batch);
   lockstep_->run();
   add_to_totals(plan, restart);
-  fetch_losses(item, shard, plan);
+  fetch_losses(item, part, plan);
   clear_ = false;
 }
 
@@ -334,9 +334,9 @@ const StepResult& RankModel::collect() {
   return r;
 }
 
-const StepResult& RankModel::accumulate(std::span<const BatchView> shards, bool last) {
+const StepResult& RankModel::accumulate(std::span<const BatchView> parts, bool last) {
   require_idle("accumulate()");
-  enqueue(shards, last);
+  enqueue(parts, last);
   return collect();
 }
 

@@ -62,9 +62,9 @@ DataShare AsyncRanks::share() const {
   return s;
 }
 
-void AsyncRanks::enqueue(std::span<const BatchView> shards) {
-  model_.enqueue(shards, false);
-  for (const BatchView& batch : shards) pending_ += batch.layout->extent.sequences;
+void AsyncRanks::enqueue(std::span<const BatchView> parts) {
+  model_.enqueue(parts, false);
+  for (const BatchView& batch : parts) pending_ += batch.layout->extent.sequences;
 }
 
 bool AsyncRanks::enqueue_update(const Votes& votes) {

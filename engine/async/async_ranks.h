@@ -45,7 +45,7 @@ class AsyncRanks {
 
   DataShare share() const;
   // RankModel::enqueue(), and its enqueue_update(), unless there is nothing to apply: then false.
-  void enqueue(std::span<const BatchView> shards);
+  void enqueue(std::span<const BatchView> parts);
   bool enqueue_update(const Votes& votes);
   // After the result of an update was collected: hears and tells what is new, without waiting. Of
   // the votes only the lasting ones are heard, some time later. Throws UpdateWithdrawn when a rank

@@ -43,7 +43,7 @@ void ChunkedTraining::reserve(const BatchCapacity& batch) {
   runner_ = std::make_unique<ChunkRunner>(chunk_, context_, capacity_, parameters_);
 }
 
-BatchPart ChunkedTraining::part_of(const BatchView& batch, int32_t index) const {
+BatchSlice ChunkedTraining::slice_of(const BatchView& batch, int32_t index) const {
   std::vector<FrameRange> ranges;
   for (int32_t length : batch.layout->lengths) {
     const auto at = [&](int64_t chunk) {
@@ -55,7 +55,7 @@ BatchPart ChunkedTraining::part_of(const BatchView& batch, int32_t index) const 
   if (chunk_.logits != no_value) {
     factor = chunk_.graph.total_factor(chunk_.graph.shape(chunk_.logits).level);
   }
-  return BatchPart(batch, chunk_.graph, ranges, factor);
+  return BatchSlice(batch, chunk_.graph, ranges, factor);
 }
 
 void ChunkedTraining::run(const BatchView& batch) {
@@ -69,12 +69,12 @@ void ChunkedTraining::run(const BatchView& batch) {
   Border border;
   for (int32_t k = 0; k < chunks; ++k) {
     left[static_cast<size_t>(k)] = border;
-    runner_->forward(part_of(batch, k).view(), border);
+    runner_->forward(slice_of(batch, k).view(), border);
   }
   border.clear();
   for (int32_t k = chunks - 1; k >= 0; --k) {
     if (k < chunks - 1) {
-      runner_->forward(part_of(batch, k).view(), left[static_cast<size_t>(k)]);
+      runner_->forward(slice_of(batch, k).view(), left[static_cast<size_t>(k)]);
     }
     runner_->backward(border, states_);
     collect(k == 0);

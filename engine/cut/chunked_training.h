@@ -51,7 +51,7 @@ class ChunkedTraining {
   size_t arena_bytes() const { return runner_ ? runner_->arena_bytes() : 0; }
 
  private:
-  BatchPart part_of(const BatchView& batch, int32_t index) const;
+  BatchSlice slice_of(const BatchView& batch, int32_t index) const;
   void collect(bool leftmost);
 
   const Graph& training_;

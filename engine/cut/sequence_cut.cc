@@ -57,8 +57,8 @@ FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards, in
   return {at(shard), at(int64_t{shard} + 1)};
 }
 
-BatchPart::BatchPart(const BatchView& whole, const Graph& graph,
-                     const std::vector<FrameRange>& ranges, int64_t logits_factor)
+BatchSlice::BatchSlice(const BatchView& whole, const Graph& graph,
+                       const std::vector<FrameRange>& ranges, int64_t logits_factor)
     : step_seed_(whole.step_seed) {
   const PackedHost& all = *whole.layout;
   const size_t sequences = all.lengths.size();
@@ -93,8 +93,8 @@ BatchPart::BatchPart(const BatchView& whole, const Graph& graph,
 }
 
 // Rows of one input. Those on the axis of frames must be of level 0, as batches give them.
-void BatchPart::add_input(const BatchView& whole, const Graph& graph, const BatchView::Input& input,
-                          const std::vector<FrameRange>& ranges) {
+void BatchSlice::add_input(const BatchView& whole, const Graph& graph,
+                           const BatchView::Input& input, const std::vector<FrameRange>& ranges) {
   const ValueId id = graph.find(input.name);
   RONDO_CHECK(id != no_value, "the graph has no input '", input.name, "'");
   const Value& value = graph.value(id);
@@ -125,7 +125,7 @@ void BatchPart::add_input(const BatchView& whole, const Graph& graph, const Batc
   stored_.push_back(std::move(stored));
 }
 
-BatchView BatchPart::view() const {
+BatchView BatchSlice::view() const {
   BatchView v;
   v.layout = &layout_;
   v.labels = labels_;

@@ -37,17 +37,18 @@ BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shar
 // Frames of shard `shard` of a sequence of `length` frames.
 FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards, int32_t least = 1);
 
-// A part of a batch, with memory of its own. Its view() may be loaded into plans of a ChunkGraph.
-class BatchPart {
+// Some frames of each sequence of a batch, with memory of their own. Its view() may be loaded into
+// plans of a ChunkGraph.
+class BatchSlice {
  public:
   // Frames ranges[n] of each sequence n of `whole`. Ranges begin at multiples of the graph's blocks
   // and end there or at the sequence's end. `graph` tells the shapes of the inputs.
   // `logits_factor`: frames of the input per frame of the logits.
-  BatchPart(const BatchView& whole, const Graph& graph, const std::vector<FrameRange>& ranges,
-            int64_t logits_factor);
+  BatchSlice(const BatchView& whole, const Graph& graph, const std::vector<FrameRange>& ranges,
+             int64_t logits_factor);
 
-  BatchPart(BatchPart&&) = default;
-  BatchPart(const BatchPart&) = delete;
+  BatchSlice(BatchSlice&&) = default;
+  BatchSlice(const BatchSlice&) = delete;
 
   BatchView view() const;
   const PackedHost& layout() const { return layout_; }

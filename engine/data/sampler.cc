@@ -162,21 +162,21 @@ std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
   return batches;
 }
 
-std::vector<int64_t> shard_batch(std::span<const int64_t> batch,
-                                 const std::function<int64_t(int64_t)>& cost, int shard,
-                                 int shards) {
-  RONDO_CHECK(shards >= 1 && shard >= 0 && shard < shards, "shard ", shard, " of ", shards);
+std::vector<int64_t> part_of_batch(std::span<const int64_t> batch,
+                                   const std::function<int64_t(int64_t)>& cost, int part,
+                                   int parts) {
+  RONDO_CHECK(parts >= 1 && part >= 0 && part < parts, "part ", part, " of ", parts);
   std::vector<std::pair<int64_t, int64_t>> order;  // cost, utterance
   order.reserve(batch.size());
   for (int64_t utterance : batch) order.emplace_back(cost(utterance), utterance);
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<int64_t> load(static_cast<size_t>(shards));
+  std::vector<int64_t> load(static_cast<size_t>(parts));
   std::vector<int64_t> mine;
   for (const auto& [price, utterance] : order) {
     const auto least = std::min_element(load.begin(), load.end());
     *least += price;
-    if (least - load.begin() == shard) mine.push_back(utterance);
+    if (least - load.begin() == part) mine.push_back(utterance);
   }
   return mine;
 }

@@ -3,7 +3,7 @@
 // Every utterance occurs exactly once per epoch, unless `draws` asks for other numbers. Utterances
 // are shuffled within buckets of similar length (ratio 1.15), the buckets are laid end to end and
 // cut into batches that hold at most `batch_frames` frames, and the batches are shuffled. Nothing
-// here depends on the number of ranks: a batch is the whole world's, and shard_batch divides it.
+// here depends on the number of ranks: a batch is the whole world's, and part_of_batch divides it.
 //
 // Thread safety: pure functions; a Sampler is used by one thread at a time.
 #pragma once
@@ -55,12 +55,12 @@ std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
                                              std::span<const int64_t> counts,
                                              const SamplerConfig& config, uint64_t epoch);
 
-// One of `shards` parts of a batch, of equal cost as far as possible: utterances are dealt,
-// costliest first, to the shard with the least cost so far. Every utterance goes to exactly one
-// shard; a shard may get none. `cost` of an utterance, in any unit.
-std::vector<int64_t> shard_batch(std::span<const int64_t> batch,
-                                 const std::function<int64_t(int64_t)>& cost, int shard,
-                                 int shards);
+// One of `parts` parts of a batch, of equal cost as far as possible: utterances are dealt,
+// costliest first, to the part with the least cost so far. Every utterance goes to exactly one
+// part; a part may get none. `cost` of an utterance, in any unit.
+std::vector<int64_t> part_of_batch(std::span<const int64_t> batch,
+                                   const std::function<int64_t(int64_t)>& cost, int part,
+                                   int parts);
 
 // What an utterance costs in a training step of a model of so many weights, in units of one
 // multiplication by a weight: the products of each frame, forward and twice backward, and the cells

@@ -12,10 +12,10 @@ namespace {
 
 constexpr uint32_t nodes_tag = 0x6e6f6465, sums_tag = 0x73756d73;
 
-ShardRange left_half(ShardRange r) { return {r.begin, r.begin + r.size() / 2}; }
-ShardRange right_half(ShardRange r) { return {r.begin + r.size() / 2, r.end}; }
+PartRange left_half(PartRange r) { return {r.begin, r.begin + r.size() / 2}; }
+PartRange right_half(PartRange r) { return {r.begin + r.size() / 2, r.end}; }
 
-void collect_nodes(ShardRange node, ShardRange range, std::vector<ShardRange>& out) {
+void collect_nodes(PartRange node, PartRange range, std::vector<PartRange>& out) {
   if (node.end <= range.begin || node.begin >= range.end) return;
   if (node.begin >= range.begin && node.end <= range.end) {
     out.push_back(node);
@@ -32,7 +32,7 @@ void add(T* sum, const T* other, int64_t n) {
 
 // The sum of `node` ends up at at(node.begin).
 template <class T, class At>
-void add_tree(ShardRange node, int64_t n, const At& at) {
+void add_tree(PartRange node, int64_t n, const At& at) {
   if (node.size() == 1) return;
   add_tree<T>(left_half(node), n, at);
   add_tree<T>(right_half(node), n, at);
@@ -46,28 +46,28 @@ void wait_all(std::vector<Work>& works) {
 
 }  // namespace
 
-ShardRange shards_of_rank(int shards, int rank, int world_size) {
+PartRange parts_of_rank(int parts, int rank, int world_size) {
   RONDO_CHECK(rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
-  return {shards * rank / world_size, shards * (rank + 1) / world_size};
+  return {parts * rank / world_size, parts * (rank + 1) / world_size};
 }
 
-std::vector<ShardRange> tree_nodes_within(int shards, ShardRange range) {
-  std::vector<ShardRange> nodes;
-  collect_nodes({0, shards}, range, nodes);
+std::vector<PartRange> tree_nodes_within(int parts, PartRange range) {
+  std::vector<PartRange> nodes;
+  collect_nodes({0, parts}, range, nodes);
   return nodes;
 }
 
-TreeSums::TreeSums(ProcessGroup& group, int shards, const Parameters& parameters, Stream& compute,
+TreeSums::TreeSums(ProcessGroup& group, int parts, const Parameters& parameters, Stream& compute,
                    size_t votes)
     : Sums(group, parameters, votes),
-      count_(shards),
-      own_(shards_of_rank(shards, group.rank(), group.size())),
+      count_(parts),
+      own_(parts_of_rank(parts, group.rank(), group.size())),
       compute_(compute),
-      shards_(static_cast<size_t>(own_.size())),
+      parts_(static_cast<size_t>(own_.size())),
       filled_(static_cast<size_t>(own_.size())) {
-  RONDO_CHECK(shards >= group.size(), shards, " shards for ", group.size(), " ranks");
+  RONDO_CHECK(parts >= group.size(), parts, " parts for ", group.size(), " ranks");
   for (int r = 0; r < group.size(); ++r) {
-    const auto part = tree_nodes_within(shards, shards_of_rank(shards, r, group.size()));
+    const auto part = tree_nodes_within(parts, parts_of_rank(parts, r, group.size()));
     of_.emplace_back(nodes_.size(), nodes_.size() + part.size());
     nodes_.insert(nodes_.end(), part.begin(), part.end());
   }
@@ -75,8 +75,9 @@ TreeSums::TreeSums(ProcessGroup& group, int shards, const Parameters& parameters
 
 void TreeSums::allocate() {
   const TensorView& gradients = this->gradients();
-  for (Buffer& b : shards_) {
-    if (b.bytes() < gradients.bytes()) b = Buffer(cpu_device(), gradients.bytes(), "shards");
+  for (Buffer& b : parts_) {
+    if (b.bytes() < gradients.bytes())
+      b = Buffer(cpu_device(), gradients.bytes(), "gradients of parts");
   }
   const size_t chunk =
       static_cast<size_t>(chunk_range(gradients.numel(), group().size(), group().rank()).size());
@@ -95,18 +96,18 @@ TensorView TreeSums::on_host() const {
 }
 
 void TreeSums::take(int index) {
-  RONDO_CHECK(index >= own_.begin && index < own_.end, "shard ", index, " of another rank");
+  RONDO_CHECK(index >= own_.begin && index < own_.end, "part ", index, " of another rank");
   allocate();
   const TensorView all = gradients(), g = on_host();
   if (g.data != all.data) device().copy(compute_, g.data, all.data, g.bytes());
   compute_.synchronize();
   char& filled = filled_[static_cast<size_t>(index - own_.begin)];
   if (!filled) {
-    copy_bytes(shard(index), g.data, g.bytes());
+    copy_bytes(gradient_of(index), g.data, g.bytes());
   } else if (g.dtype == DType::f64) {
-    add(reinterpret_cast<double*>(shard(index)), g.as<double>(), g.numel());
+    add(reinterpret_cast<double*>(gradient_of(index)), g.as<double>(), g.numel());
   } else {
-    add(reinterpret_cast<float*>(shard(index)), g.as<float>(), g.numel());
+    add(reinterpret_cast<float*>(gradient_of(index)), g.as<float>(), g.numel());
   }
   filled = 1;
   device().fill_bytes(compute_, all.data, 0, all.bytes());
@@ -114,7 +115,7 @@ void TreeSums::take(int index) {
 
 template <class T>
 void TreeSums::add_nodes(int64_t n) {
-  const auto at = [&](int index) { return reinterpret_cast<T*>(shard(index)); };
+  const auto at = [&](int index) { return reinterpret_cast<T*>(gradient_of(index)); };
   const auto [first, last] = of_[static_cast<size_t>(group().rank())];
   for (size_t i = first; i < last; ++i) add_tree<T>(nodes_[i], n, at);
 }
@@ -131,7 +132,8 @@ void TreeSums::exchange_nodes(const TensorView& gradients) {
          ++i) {
       std::byte* into = received_.as<std::byte>() + i * bytes;
       if (r == me) {
-        copy_bytes(into, shard(nodes_[i].begin) + static_cast<size_t>(mine.begin) * width, bytes);
+        copy_bytes(into, gradient_of(nodes_[i].begin) + static_cast<size_t>(mine.begin) * width,
+                   bytes);
       } else {
         works.push_back(group().recv(r, nodes_tag, {into, bytes}));
       }
@@ -142,9 +144,10 @@ void TreeSums::exchange_nodes(const TensorView& gradients) {
     if (r == me) continue;
     const ChunkRange c = chunk_range(gradients.numel(), world, r);
     for (size_t i = first; i < last; ++i) {
-      works.push_back(group().send(r, nodes_tag,
-                                   {shard(nodes_[i].begin) + static_cast<size_t>(c.begin) * width,
-                                    static_cast<size_t>(c.size()) * width}));
+      works.push_back(
+          group().send(r, nodes_tag,
+                       {gradient_of(nodes_[i].begin) + static_cast<size_t>(c.begin) * width,
+                        static_cast<size_t>(c.size()) * width}));
     }
   }
   wait_all(works);
@@ -155,12 +158,12 @@ template <class T>
 void TreeSums::finish_chunk(TensorView gradients, int64_t begin, int64_t end) {
   const int64_t n = end - begin;
   T* const parts = received_.as<T>();
-  const auto at = [&](int shard_index) {
+  const auto at = [&](int index) {
     const auto node = std::find_if(nodes_.begin(), nodes_.end(),
-                                   [&](const ShardRange& r) { return r.begin == shard_index; });
+                                   [&](const PartRange& r) { return r.begin == index; });
     return parts + (node - nodes_.begin()) * n;
   };
-  const std::function<void(ShardRange)> sum = [&](ShardRange node) {
+  const std::function<void(PartRange)> sum = [&](PartRange node) {
     if (std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end()) return;
     sum(left_half(node));
     sum(right_half(node));
@@ -194,7 +197,7 @@ void TreeSums::sum_gradients() {
   const TensorView gradients = on_host(), of_device = this->gradients();
   for (int s = own_.begin; s < own_.end; ++s) {
     char& filled = filled_[static_cast<size_t>(s - own_.begin)];
-    if (!filled) std::memset(shard(s), 0, gradients.bytes());
+    if (!filled) std::memset(gradient_of(s), 0, gradients.bytes());
     filled = 0;
   }
   const bool wide = gradients.dtype == DType::f64;

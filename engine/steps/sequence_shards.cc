@@ -34,7 +34,7 @@ BatchCapacity SequenceShards::capacity(const BatchCapacity& whole) const {
   return shard_capacity(whole, chunk_.block, ranks_, chunk_.least_blocks);
 }
 
-BatchPart SequenceShards::cut(const BatchView& whole) const {
+BatchSlice SequenceShards::cut(const BatchView& whole) const {
   std::vector<FrameRange> ranges;
   for (int32_t length : whole.layout->lengths) {
     ranges.push_back(shard_frames(length, chunk_.block, rank_, ranks_, chunk_.least_blocks));
@@ -97,12 +97,12 @@ SequenceShards::Pass SequenceShards::bind(Plan& plan, int stage) const {
   return pass;
 }
 
-void SequenceShards::begin(Pass& pass, const BatchPart& part, const BatchView& whole,
+void SequenceShards::begin(Pass& pass, const BatchSlice& slice, const BatchView& whole,
                            size_t number) const {
-  pass.part = &part;
+  pass.slice = &slice;
   pass.number = number;
   pass.lengths.clear();
-  for (int32_t n : part.order()) {
+  for (int32_t n : slice.order()) {
     pass.lengths.push_back(whole.layout->lengths[static_cast<size_t>(n)]);
   }
   // Where nobody is on the other side, states and their gradients are zero.
@@ -154,7 +154,7 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
   const auto micro_batch = static_cast<int>(pass.number);
   double began = seconds();
   if (from >= 0) {
-    borders_.receive(from, first, planes(pass, e.in, direction), pass.part->order());
+    borders_.receive(from, first, planes(pass, e.in, direction), pass.slice->order());
     note(e.backward ? ActionKind::recv_gradient : ActionKind::recv_activation,
          e.stage + (e.backward ? -1 : 1), micro_batch, from, began);
     began = seconds();
@@ -164,7 +164,7 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
        began);
   if (to < 0) return;
   began = seconds();
-  borders_.send(to, first, planes(pass, e.out, direction), pass.part->order());
+  borders_.send(to, first, planes(pass, e.out, direction), pass.slice->order());
   note(e.backward ? ActionKind::send_gradient : ActionKind::send_activation, e.stage, micro_batch,
        to, began);
 }
@@ -178,14 +178,14 @@ void SequenceShards::compute(Pass& pass, size_t exchange, int direction) {
   });
 }
 
-void SequenceShards::expect(const BatchPart& part, size_t micro_batch, size_t exchange,
+void SequenceShards::expect(const BatchSlice& slice, size_t micro_batch, size_t exchange,
                             int direction) {
   const Exchange& e = exchanges_[exchange];
   const int from = shard_before(e.order(), direction, rank_, ranks_);
   if (from < 0) return;
   std::vector<size_t> rows;
   for (ValueId id : e.in) rows.push_back(row_bytes(chunk_.graph, id));
-  borders_.expect(from, number(micro_batch, exchange, direction), rows, part.order().size());
+  borders_.expect(from, number(micro_batch, exchange, direction), rows, slice.order().size());
 }
 
 void SequenceShards::begin_meeting(Pass& pass, size_t exchange) {
@@ -247,13 +247,13 @@ ShardBorders::Rows SequenceShards::frames_of(const Pass& pass, ValueId id) const
 void SequenceShards::send_frames(const Pass& pass, ValueId id, int to, uint32_t number) {
   if (id == no_value) return;
   const ShardBorders::Rows frames = frames_of(pass, id);
-  borders_.send(to, number, {&frames, 1}, pass.part->order());
+  borders_.send(to, number, {&frames, 1}, pass.slice->order());
 }
 
 void SequenceShards::receive_frames(const Pass& pass, ValueId id, int from, uint32_t number) {
   if (id == no_value) return;
   const ShardBorders::Rows frames = frames_of(pass, id);
-  borders_.receive(from, number, {&frames, 1}, pass.part->order());
+  borders_.receive(from, number, {&frames, 1}, pass.slice->order());
 }
 
 namespace {
@@ -300,9 +300,9 @@ void SequenceShards::send_partial(Pass& pass, size_t exchange) {
   const auto cols = static_cast<size_t>(chunk_.graph.shape(pool.partial).cols);
   std::vector<std::byte> bytes(pass.lengths.size() * cols * sizeof(double));
   visit_floating(view.dtype, [&]<class T>(T) {
-    for_weighted(chunk_, pool, pass.part->layout(), pass.lengths,
+    for_weighted(chunk_, pool, pass.slice->layout(), pass.lengths,
                  [&](size_t i, int64_t c, double weight) {
-                   const auto at = static_cast<size_t>(pass.part->order()[i]) * cols;
+                   const auto at = static_cast<size_t>(pass.slice->order()[i]) * cols;
                    const size_t from = i * cols + static_cast<size_t>(c);
                    const double value = weight * static_cast<double>(view.as<T>()[from]);
                    std::memcpy(bytes.data() + (at + static_cast<size_t>(c)) * sizeof(double),
@@ -334,7 +334,7 @@ void SequenceShards::add_partials(Pass& pass, size_t exchange) {
   visit_floating(view.dtype, [&]<class T>(T) {
     std::vector<T> whole(sums.size());
     for (size_t i = 0; i < pass.lengths.size(); ++i) {
-      const auto at = static_cast<size_t>(pass.part->order()[i]) * cols;
+      const auto at = static_cast<size_t>(pass.slice->order()[i]) * cols;
       for (size_t c = 0; c < cols; ++c) whole[i * cols + c] = static_cast<T>(sums[at + c]);
     }
     borders_.upload(static_cast<std::byte*>(view.data), std::as_bytes(std::span(whole)));
@@ -347,7 +347,7 @@ void SequenceShards::take_share(const Pass& pass, const PooledLayer& pool) {
   const int64_t cols = chunk_.graph.shape(pool.partial).cols;
   visit_floating(from.dtype, [&]<class T>(T) {
     std::vector<T> share(pass.lengths.size() * static_cast<size_t>(cols));
-    for_weighted(chunk_, pool, pass.part->layout(), pass.lengths,
+    for_weighted(chunk_, pool, pass.slice->layout(), pass.lengths,
                  [&](size_t i, int64_t c, double weight) {
                    const int64_t at = static_cast<int64_t>(i) * cols + c;
                    share[static_cast<size_t>(at)] =
@@ -361,8 +361,8 @@ void SequenceShards::add_losses(const Pass& pass, LossTotals& totals, std::vecto
   const Graph& g = chunk_.graph;
   const Value& value = g.value(chunk_.loss);
   const bool by_sequence = value.shape.axis == Axis::sequences;
-  if (rank_ == 0) totals.sequences += static_cast<double>(pass.part->order().size());
-  totals.frames += static_cast<double>(pass.part->layout().extent.rows);
+  if (rank_ == 0) totals.sequences += static_cast<double>(pass.slice->order().size());
+  totals.frames += static_cast<double>(pass.slice->layout().extent.rows);
   if (by_sequence && rank_ != 0) return;
   const TensorView view = fetched(pass, chunk_.loss);
   const auto rows = static_cast<size_t>(pass.plan->live_rows(value.shape));
@@ -370,7 +370,7 @@ void SequenceShards::add_losses(const Pass& pass, LossTotals& totals, std::vecto
   for (size_t i = 0; i < rows; ++i) {
     const double loss =
         value.dtype == DType::f64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
-    losses[by_sequence ? static_cast<size_t>(pass.part->order()[i]) : i] = loss;
+    losses[by_sequence ? static_cast<size_t>(pass.slice->order()[i]) : i] = loss;
     count_loss(totals, loss);
   }
 }

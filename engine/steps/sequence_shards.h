@@ -1,5 +1,5 @@
 // Sequence parallelism: every sequence is cut in time over the ranks, which hold all layers. This
-// is one rank's shard: its part of every batch, and what the nodes that need a neighbour's state,
+// is one rank's shard: its slice of every batch, and what the nodes that need a neighbour's state,
 // or its frames, get from it and pass on. A StepRunner runs whole models and stages this way.
 //
 // Shard s of p computes its frames of every sequence. From the left it gets the state of each
@@ -21,8 +21,8 @@
 // behind its gradient those of these frames (HaloLayer in engine/cut/sequence_graph.h).
 //
 // On any device; what crosses a cut goes by way of the host (engine/steps/shard_borders.h).
-// Where the device records work, a part runs with a plan of its bucket (engine/graph/bucket.h), and
-// what it computes between two messages, the time loop of a layer say, is one recording; weight
+// Where the device records work, a slice runs with a plan of its bucket (engine/graph/bucket.h),
+// and what it computes between two messages, the time loop of a layer say, is one recording; weight
 // gradients, few launches each, are not recorded. One thread at a time. Throws InputError for
 // models that cannot be cut (engine/cut/sequence_graph.h), CommError when a rank fails.
 #pragma once
@@ -58,7 +58,7 @@ class SequenceShards {
 
   // This shard's of a batch.
   BatchCapacity capacity(const BatchCapacity& whole) const;
-  BatchPart cut(const BatchView& whole) const;
+  BatchSlice cut(const BatchView& whole) const;
 
   // A node that needs what a neighbour has. Every value is [directions, N, width].
   struct Exchange {
@@ -82,7 +82,7 @@ class SequenceShards {
   // A micro-batch on its way through a plan.
   struct Pass {
     Plan* plan = nullptr;
-    const BatchPart* part = nullptr;
+    const BatchSlice* slice = nullptr;
     std::vector<int32_t> lengths = {};         // of whole sequences, in their order here
     size_t number = 0;                         // of the micro-batch: for messages
     std::vector<Thunk> early = {}, late = {};  // by exchange, where there are two directions
@@ -90,8 +90,8 @@ class SequenceShards {
   };
   // The pass of a plan of a stage of chunk().graph.
   Pass bind(Plan& plan, int stage) const;
-  // `part` of `whole` has been loaded into the plan, and lives until the pass is over.
-  void begin(Pass& pass, const BatchPart& part, const BatchView& whole, size_t number) const;
+  // `slice` of `whole` has been loaded into the plan, and lives until the pass is over.
+  void begin(Pass& pass, const BatchSlice& slice, const BatchView& whole, size_t number) const;
 
   // Messages until finish() may take so long; finish() waits for those that were sent.
   void start(CommClock::duration timeout);
@@ -106,9 +106,9 @@ class SequenceShards {
   // Runs one direction of a node that exchanges: its state comes, it is computed, the state goes
   // on.
   void run_direction(Pass& pass, size_t exchange, int direction);
-  // Posts the receives of a run_direction() that will come, of the micro-batch whose part this
+  // Posts the receives of a run_direction() that will come, of the micro-batch whose slice this
   // is.
-  void expect(const BatchPart& part, size_t micro_batch, size_t exchange, int direction);
+  void expect(const BatchSlice& slice, size_t micro_batch, size_t exchange, int direction);
   // run_direction() records what it computes as parts of the pass's plan below this number
   // (Plan::run_recorded()).
   size_t recorded_parts() const { return 2 * exchanges_.size(); }

@@ -224,21 +224,21 @@ StageMessage StepRunner::message(const Action& a, bool up, int reader) const {
   return m;
 }
 
-void StepRunner::take_parts(std::span<const BatchView> micro_batches) {
+void StepRunner::take_slices(std::span<const BatchView> micro_batches) {
   whole_ = micro_batches;
-  parts_.clear();
+  slices_.clear();
   batches_.clear();
   if (!shards_) return batches_.assign(micro_batches.begin(), micro_batches.end());
-  parts_.reserve(micro_batches.size());
+  slices_.reserve(micro_batches.size());
   for (const BatchView& batch : micro_batches) {
-    batches_.push_back(parts_.emplace_back(shards_->cut(batch)).view());
+    batches_.push_back(slices_.emplace_back(shards_->cut(batch)).view());
   }
 }
 
 void StepRunner::run(std::span<const BatchView> micro_batches, const StepHooks& hooks) {
   RONDO_CHECK(micro_batches.size() <= static_cast<size_t>(schedule().micro_batches),
               micro_batches.size(), " micro-batches for a schedule of ", schedule().micro_batches);
-  take_parts(micro_batches);
+  take_slices(micro_batches);
   BatchCapacity most;
   for (const BatchView& b : batches_) most = BatchCapacity::merge(most, b.extent());
   reserve(most);
@@ -294,7 +294,7 @@ void StepRunner::perform(const Step& step, const StepHooks& hooks) {
     case Step::Kind::expect: {
       const auto m = static_cast<size_t>(a.micro_batch);
       const size_t place = exchanges_[static_cast<size_t>(step.exchange)];
-      return shards_->expect(parts_[m], m, place, step.direction);
+      return shards_->expect(slices_[m], m, place, step.direction);
     }
     case Step::Kind::weights:
       return run_weights(hooks);
@@ -397,7 +397,7 @@ void StepRunner::load(const Action& a) {
   if (!shards_) return;
   const auto [pass, is_new] = passes_.try_emplace(&plan);
   if (is_new) pass->second = shards_->bind(plan, stage_);
-  shards_->begin(pass->second, parts_[m], whole_[m], m);
+  shards_->begin(pass->second, slices_[m], whole_[m], m);
 }
 
 // From behind the exchange before, if it is of this computation, to the one in front of which they

@@ -92,7 +92,7 @@ class StepRunner {
              PipelineSchedule schedule, Parameters& parameters, PipelineOptions options = {},
              StageLinks* links = nullptr, SharedSequences shared = {});
 
-  // Memory for micro-batches, or this shard's parts of them, up to `capacity`; run() asks for more
+  // Memory for micro-batches, or this shard's slices of them, up to `capacity`; run() asks for more
   // where it needs it.
   void reserve(const BatchCapacity& capacity);
 
@@ -136,7 +136,7 @@ class StepRunner {
   StageMessage message(const Action& action, bool up, int reader) const;
   StageTraffic::Most most_traffic() const;
 
-  void take_parts(std::span<const BatchView> micro_batches);
+  void take_slices(std::span<const BatchView> micro_batches);
   void run_steps(const StepHooks& hooks);
   void post_ahead(size_t step);
   void perform(const Step& step, const StepHooks& hooks);
@@ -176,7 +176,7 @@ class StepRunner {
 
   // The state of a run.
   std::span<const BatchView> whole_;
-  std::vector<BatchPart> parts_;  // of shards, by micro-batch
+  std::vector<BatchSlice> slices_;  // of shards, by micro-batch
   std::vector<BatchView> batches_;
   std::vector<BatchView::Input> inputs_;  // that the stage reads
   std::vector<size_t> recvs_;             // places of this rank's recvs in steps_

@@ -320,7 +320,7 @@ class Trainer {
     device_seconds_ = on_device;
   }
 
-  // This rank's shards of so many batches, until something goes wrong.
+  // This rank's parts of so many batches, until something goes wrong.
   void accumulate(TrainingBatches& batches, int count) {
     for (int i = 0; i < count && !failure_; ++i) {
       const bool last = i + 1 == count;
@@ -355,12 +355,12 @@ class Trainer {
 
   void draw(TrainingBatches& batches) {
     const auto n = static_cast<size_t>(share().own.size());
-    shards_.clear();
+    parts_.clear();
     hosts_.resize(n);
     inputs_.resize(n);
     for (size_t i = 0; i < n; ++i) {
       RONDO_CHECK(batches.next(hosts_[i]), "the batches have ended before the epochs");
-      shards_.push_back(
+      parts_.push_back(
           batch_view(hosts_[i], config_.task, inputs_[i], step_seed(config_, hosts_[i])));
     }
   }
@@ -368,9 +368,9 @@ class Trainer {
   // Forward and backward of a batch; `last`: of the update.
   void pass(bool last) {
     if (async_) {
-      async_->enqueue(shards_);
+      async_->enqueue(parts_);
     } else {
-      model_->enqueue(shards_, last);
+      model_->enqueue(parts_, last);
     }
     std::vector<int64_t> utterances;
     for (const HostBatch& host : hosts_) {
@@ -535,10 +535,10 @@ class Trainer {
   double computed_ = 0;               // seconds since then
   double device_seconds_ = 0;         // computed on the device so far
   std::exception_ptr failure_;        // of this rank in the current update
-  // This rank's shards of a batch.
+  // This rank's parts of a batch.
   std::vector<HostBatch> hosts_;
   std::vector<std::vector<BatchView::Input>> inputs_;
-  std::vector<BatchView> shards_;
+  std::vector<BatchView> parts_;
   RunSchedule schedule_{config_};
   StopPatience::Duration longest_update_{}, longest_validation_{};
   std::unique_ptr<StopPatience> stop_patience_;  // nullptr: there is nobody to wait for

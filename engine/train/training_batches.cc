@@ -24,7 +24,7 @@ TrainingBatches::TrainingBatches(const Config& config, const ManifestDataset& da
       draws_(open_draws(config, data)),
       requests_(make_sampler()),
       positions_(make_sampler()),
-      next_shard_(share.own.end) {}
+      next_part_(share.own.end) {}
 
 Sampler TrainingBatches::make_sampler() const {
   SamplerConfig s;
@@ -45,14 +45,14 @@ Sampler TrainingBatches::make_sampler() const {
       s, draws_);
 }
 
-std::vector<int64_t> TrainingBatches::part(const BatchRequest& batch, int shard) const {
-  if (share_.shards == 1) return batch.utterances;
-  return shard_batch(
+std::vector<int64_t> TrainingBatches::utterances_of(const BatchRequest& batch, int part) const {
+  if (share_.parts == 1) return batch.utterances;
+  return part_of_batch(
       batch.utterances,
       [&](int64_t i) {
         return training_cost(data_.frames(i, batch.epoch), data_.label_count(i), weights_);
       },
-      shard, share_.shards);
+      part, share_.parts);
 }
 
 BatchCapacity TrainingBatches::largest(uint64_t epochs) {
@@ -66,9 +66,9 @@ BatchCapacity TrainingBatches::largest(uint64_t epochs) {
 }
 
 void TrainingBatches::include(const BatchRequest& batch, BatchCapacity& capacity) const {
-  for (int shard = share_.own.begin; shard < share_.own.end; ++shard) {
+  for (int part = share_.own.begin; part < share_.own.end; ++part) {
     BatchCapacity c;
-    for (int64_t i : part(batch, shard)) {
+    for (int64_t i : utterances_of(batch, part)) {
       const int32_t frames = data_.frames(i, batch.epoch);
       const auto labels = static_cast<int32_t>(data_.label_count(i));
       c.packed.rows += frames;
@@ -98,23 +98,23 @@ void TrainingBatches::start(const BatchPosition& position, bool background) {
 
 std::optional<BatchRequest> TrainingBatches::request() {
   if (ahead_.epoch >= static_cast<uint64_t>(config_.training.epochs) &&
-      next_shard_ == share_.own.end) {
+      next_part_ == share_.own.end) {
     return std::nullopt;
   }
-  if (next_shard_ == share_.own.end) {
+  if (next_part_ == share_.own.end) {
     const int64_t mine = ahead_.step + share_.index, end = requests_.steps(ahead_.epoch);
     requested_ =
         mine < end ? requests_.at(ahead_.epoch, mine) : BatchRequest{ahead_.epoch, ahead_.step, {}};
     ahead_.step += share_.stride;
     if (ahead_.step >= end) ahead_ = {ahead_.epoch + 1, 0};
-    next_shard_ = share_.own.begin;
+    next_part_ = share_.own.begin;
   }
-  BatchRequest shard = requested_;
-  shard.utterances = part(requested_, next_shard_++);
-  return shard;
+  BatchRequest part = requested_;
+  part.utterances = utterances_of(requested_, next_part_++);
+  return part;
 }
 
-bool TrainingBatches::next(HostBatch& shard) { return prefetch_->next(shard); }
+bool TrainingBatches::next(HostBatch& part) { return prefetch_->next(part); }
 
 TrainingBatches::Update TrainingBatches::next_update() {
   const int64_t steps = positions_.steps(position_.epoch);

@@ -24,7 +24,7 @@ uint64_t step_seed(const Config& config, const HostBatch& batch);
 // One thread at a time. Throws InputError.
 class TrainingBatches {
  public:
-  // Shards are cut so that each costs about the same to train a model of so many weights. Borrows
+  // Parts are cut so that each costs about the same to train a model of so many weights. Borrows
   // config and data.
   TrainingBatches(const Config& config, const ManifestDataset& data, const DataShare& share,
                   int64_t weights);
@@ -36,11 +36,11 @@ class TrainingBatches {
   // Begins to prepare batches from there on; `background`: with the lowest priority, where cores
   // have other work. Called once.
   void start(const BatchPosition& position, bool background);
-  // This rank's next shard, or batch. Where a stride leaves it nothing, a batch without sequences,
+  // This rank's next part, or batch. Where a stride leaves it nothing, a batch without sequences,
   // so that all ranks make the same number of calls. False after the last epoch.
-  bool next(HostBatch& shard);
+  bool next(HostBatch& part);
 
-  // The update that begins now takes so many batches of this rank (each of all own shards), but
+  // The update that begins now takes so many batches of this rank (each of all own parts), but
   // none of the next epoch.
   struct Update {
     int batches = 0;
@@ -56,7 +56,7 @@ class TrainingBatches {
 
  private:
   Sampler make_sampler() const;
-  std::vector<int64_t> part(const BatchRequest& batch, int shard) const;
+  std::vector<int64_t> utterances_of(const BatchRequest& batch, int part) const;
   std::optional<BatchRequest> request();
   void include(const BatchRequest& batch, BatchCapacity& capacity) const;
 
@@ -67,8 +67,8 @@ class TrainingBatches {
   const Draws draws_;
   Sampler requests_, positions_;  // what is prepared next; what is computed
   BatchPosition ahead_;           // of the batches prepared after `requested_`
-  BatchRequest requested_;        // whose shards from next_shard_ on are prepared next
-  int next_shard_;
+  BatchRequest requested_;        // whose parts from next_part_ on are prepared next
+  int next_part_;
   BatchPosition position_;  // of the next update
   std::unique_ptr<Prefetcher> prefetch_;
 };

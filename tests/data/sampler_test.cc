@@ -173,7 +173,7 @@ TEST_CASE("ranks share a batch evenly and completely", "[sampler]") {
     std::multiset<int64_t> seen;
     int64_t least = INT64_MAX, most = 0;
     for (int rank = 0; rank < world; ++rank) {
-      const std::vector<int64_t> mine = shard_batch(batch, length, rank, world);
+      const std::vector<int64_t> mine = part_of_batch(batch, length, rank, world);
       seen.insert(mine.begin(), mine.end());
       least = std::min(least, total(mine, frames));
       most = std::max(most, total(mine, frames));
@@ -186,7 +186,7 @@ TEST_CASE("ranks share a batch evenly and completely", "[sampler]") {
 TEST_CASE("the costliest go first, to the rank with the least so far", "[sampler]") {
   const std::vector<int64_t> cost = {1, 5, 3, 3, 5, 2};
   const auto of = [&](int rank) {
-    return shard_batch(
+    return part_of_batch(
         std::vector<int64_t>{0, 1, 2, 3, 4, 5},
         [&](int64_t i) { return cost[static_cast<size_t>(i)]; }, rank, 3);
   };

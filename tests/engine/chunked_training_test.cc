@@ -82,7 +82,7 @@ TEST_CASE("cut gradients are those of a model whose states at the cuts are const
   ChunkGraph graph = shard_graph(s.graph, s.outputs.loss, 7);
   BatchCapacity capacity = batches[0].extent();
   ChunkRunner runner(graph, s.context, capacity, s.parameters);
-  std::vector<BatchPart> parts;
+  std::vector<BatchSlice> parts;
   for (int32_t begin = 0; begin < 14; begin += chunk) {
     std::vector<FrameRange> ranges;
     for (int32_t length : batch.layout.lengths) {

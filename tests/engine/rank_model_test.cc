@@ -17,7 +17,7 @@ using rondo::test::RandomBatch;
 namespace {
 
 constexpr int32_t classes = 5;
-constexpr int steps = 12, shards = 4;  // micro-batches of an update, over all replicas
+constexpr int steps = 12, parts = 4;  // micro-batches of an update, over all replicas
 
 Outputs model(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
@@ -59,8 +59,8 @@ struct Data {
   explicit Data(ModelFunction of = model) : trained(std::move(of)) {
     Graph g;
     trained(g);
-    batches.reserve(steps * shards);
-    for (int i = 0; i < steps * shards; ++i) {
+    batches.reserve(steps * parts);
+    for (int i = 0; i < steps * parts; ++i) {
       std::vector<int32_t> lengths = {14 - i % 5, 9, 4 + i % 3};
       if (i % 7 == 2) lengths.clear();
       batches.emplace_back(lengths, classes, static_cast<unsigned>(i));
@@ -70,7 +70,7 @@ struct Data {
     }
   }
   std::vector<BatchView> of(int step, int first, int count) const {
-    const auto from = views.begin() + step * shards + first;
+    const auto from = views.begin() + step * parts + first;
     return {from, from + count};
   }
 };
@@ -86,7 +86,7 @@ Curve train_alone(const Data& data, const SessionOptions& o, const std::vector<s
   Session session(data.trained, o);
   Curve c;
   for (int step = 0; step < updates; ++step) {
-    const std::vector<BatchView> views = data.of(step, 0, shards);
+    const std::vector<BatchView> views = data.of(step, 0, parts);
     for (size_t i = 0; i < views.size(); ++i) {
       session.accumulate(views[order.empty() ? i : order[i]]);
     }
@@ -151,7 +151,7 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
                   std::chrono::seconds(20));
     SplitSettings p;
     p.schedule = setting.schedule;
-    p.micro_batches = shards / setting.data;
+    p.micro_batches = parts / setting.data;
     p.placement = setting.placement;
     p.bucket_bytes = 2000;
     p.divide_optimizer = setting.divide_optimizer;
@@ -218,7 +218,7 @@ struct Control {
   double losses = 0, norms = 0, weights = 0;
 
   Control(const Data& data, const SessionOptions& o, const Curve& want) {
-    std::vector<size_t> order(shards);
+    std::vector<size_t> order(parts);
     std::iota(order.begin(), order.end(), size_t{0});
     for (int run = 0; run < 5; ++run) {
       for (int i = 0; i < 4; ++i) std::next_permutation(order.begin(), order.end());

@@ -175,7 +175,7 @@ inline Result run_sharded(const ModelFunction& model, DType compute, int ranks,
 
 // Sequence by sequence instead of all at once: what the order of sums may change.
 struct Apart {
-  std::vector<BatchPart> parts;
+  std::vector<BatchSlice> parts;
   std::vector<BatchView> views;
 
   Apart(const BatchView& whole, const Graph& shape) {
@@ -186,7 +186,7 @@ struct Apart {
       one[n].begin = 0;
       parts.emplace_back(whole, shape, one, 1);
     }
-    for (const BatchPart& part : parts) views.push_back(part.view());
+    for (const BatchSlice& part : parts) views.push_back(part.view());
   }
 };
 

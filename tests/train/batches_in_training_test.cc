@@ -124,7 +124,7 @@ TEST_CASE("dropout's key is another one for each seed, epoch and batch of the ep
         keys.insert(step_seed(c, batch));
         ++wanted;
         const uint64_t key = step_seed(c, batch);
-        batch.utterances = {7};  // of a shard of it
+        batch.utterances = {7};  // of a part of it
         CHECK(step_seed(c, batch) == key);
       }
     }

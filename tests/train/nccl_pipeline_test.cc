@@ -78,7 +78,7 @@ DeviceGroupMaker maker(By by, Transport& transport, Store& store) {
 }
 
 constexpr int32_t classes = 5;
-constexpr int updates = 2, shards = 4;
+constexpr int updates = 2, parts = 4;
 
 Outputs model(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
@@ -98,12 +98,12 @@ struct Data {
   Data() {
     Graph g;
     model(g);
-    batches.reserve(updates * shards);
-    for (int i = 0; i < updates * shards; ++i) {
+    batches.reserve(updates * parts);
+    for (int i = 0; i < updates * parts; ++i) {
       std::vector<int32_t> lengths = {6 - i % 3, 4, 2 + i % 2};
       if (i == 5) lengths.clear();
       batches.emplace_back(lengths, classes, static_cast<unsigned>(i));
-      if (!lengths.empty()) ++filled[static_cast<size_t>(i / shards)];
+      if (!lengths.empty()) ++filled[static_cast<size_t>(i / parts)];
       views.push_back(batches.back().view(g, classes, static_cast<unsigned>(i)));
       views.back().step_seed = static_cast<uint64_t>(i);
       capacity = BatchCapacity::merge(capacity, views.back().extent());
@@ -165,7 +165,7 @@ Trained train_rank(const Data& data, const std::vector<BatchView>& views, const 
   RankGrid grid(transport, {s.data, s.pipeline}, std::chrono::seconds(20), devices);
   SplitSettings p;
   p.schedule = s.schedule;
-  p.micro_batches = shards / s.data;
+  p.micro_batches = parts / s.data;
   p.placement = s.placement;
   p.bucket_bytes = 700;
   p.divide_optimizer = s.divide_optimizer;
@@ -175,7 +175,7 @@ Trained train_rank(const Data& data, const std::vector<BatchView>& views, const 
   RankModel trainer(model, options(), p, world, grid, data.capacity);
   Trained t;
   for (int update = 0; update < updates; ++update) {
-    const auto from = views.begin() + update * shards + grid.replica() * p.micro_batches;
+    const auto from = views.begin() + update * parts + grid.replica() * p.micro_batches;
     if (look) look(world, update, false);
     trainer.accumulate(std::vector<BatchView>(from, from + p.micro_batches), true);
     if (look) look(world, update, true);
@@ -309,13 +309,13 @@ TEST_CASE("a stage that fails or leaves in the middle of a step ends its neighbo
     INFO("leaves: " << leaves);
     reset_stand_in();
     const auto table = make_memory_table();
-    PackedHost wrong = *data.views[shards + 2].layout;
+    PackedHost wrong = *data.views[parts + 2].layout;
     wrong.lengths.back() += 1;
     const auto began = CommClock::now();
     const RankOutcome outcome = run_ranks_and_collect(2, [&](int rank, Transport& transport) {
       const auto store = make_memory_store(table);
       std::vector<BatchView> views = data.views;
-      if (rank == 1 && !leaves) views[shards + 2].layout = &wrong;
+      if (rank == 1 && !leaves) views[parts + 2].layout = &wrong;
       try {
         train_rank(data, views, plain, transport, maker(By::nccl, transport, *store),
                    [&](const Ranks&, int update, bool after) {

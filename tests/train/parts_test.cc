@@ -31,56 +31,56 @@ float tree_sum(const std::vector<float>& leaves, int begin, int end) {
 
 }  // namespace
 
-TEST_CASE("nodes of the tree within a rank's shards cover them, and are as few as can be") {
-  for (int shards = 1; shards <= 17; ++shards) {
-    for (int world = 1; world <= shards; ++world) {
+TEST_CASE("nodes of the tree within a rank's parts cover them, and are as few as can be") {
+  for (int parts = 1; parts <= 17; ++parts) {
+    for (int world = 1; world <= parts; ++world) {
       int next = 0;
       for (int rank = 0; rank < world; ++rank) {
-        const ShardRange own = shards_of_rank(shards, rank, world);
+        const PartRange own = parts_of_rank(parts, rank, world);
         CHECK(own.begin == next);
-        CHECK(own.size() >= shards / world);
-        CHECK(own.size() <= shards / world + 1);
-        for (const ShardRange& node : tree_nodes_within(shards, own)) {
+        CHECK(own.size() >= parts / world);
+        CHECK(own.size() <= parts / world + 1);
+        for (const PartRange& node : tree_nodes_within(parts, own)) {
           CHECK(node.begin == next);
           next = node.end;
         }
         CHECK(next == own.end);
       }
-      CHECK(next == shards);
+      CHECK(next == parts);
     }
   }
   CHECK(tree_nodes_within(8, {0, 8}).size() == 1);
-  CHECK(tree_nodes_within(8, {4, 8}) == std::vector<ShardRange>{{4, 8}});
-  CHECK(tree_nodes_within(8, {3, 7}) == std::vector<ShardRange>{{3, 4}, {4, 6}, {6, 7}});
+  CHECK(tree_nodes_within(8, {4, 8}) == std::vector<PartRange>{{4, 8}});
+  CHECK(tree_nodes_within(8, {3, 7}) == std::vector<PartRange>{{3, 4}, {4, 6}, {6, 7}});
 }
 
-TEST_CASE("shards' gradients are summed along the tree, for any number of ranks") {
+TEST_CASE("parts' gradients are summed along the tree, for any number of ranks") {
   const Graph graph = graph_of(7);
-  for (int shards : {1, 2, 5, 8}) {
-    // Two batches for every shard but shard 1, which has none.
+  for (int parts : {1, 2, 5, 8}) {
+    // Two batches for every part but part 1, which has none.
     std::vector<std::vector<float>> batches;
-    std::mt19937 random(static_cast<unsigned>(shards));
+    std::mt19937 random(static_cast<unsigned>(parts));
     std::normal_distribution<float> value(0, 1);
     const int64_t n = Parameters(graph, cpu_device()).flat_size();
-    for (int i = 0; i < 2 * shards; ++i) {
+    for (int i = 0; i < 2 * parts; ++i) {
       batches.emplace_back(static_cast<size_t>(n));
       for (float& v : batches.back()) v = value(random);
     }
     std::vector<float> want(static_cast<size_t>(n));
     for (size_t i = 0; i < want.size(); ++i) {
       std::vector<float> leaves;
-      for (size_t s = 0; s < static_cast<size_t>(shards); ++s) {
+      for (size_t s = 0; s < static_cast<size_t>(parts); ++s) {
         leaves.push_back(s == 1 ? 0.0f : batches[2 * s][i] + batches[2 * s + 1][i]);
       }
-      want[i] = tree_sum(leaves, 0, shards);
+      want[i] = tree_sum(leaves, 0, parts);
     }
-    for (int world = 1; world <= shards; ++world) {
+    for (int world = 1; world <= parts; ++world) {
       std::mutex mutex;
       run_ranks(world, [&](int rank, Transport& transport) {
         const auto group = make_ring_group(transport);
         Parameters parameters(graph, cpu_device());
         Stream stream = cpu_device().make_stream();
-        TreeSums sums(*group, shards, parameters, stream, 1);
+        TreeSums sums(*group, parts, parameters, stream, 1);
         const TensorView g = parameters.gradients();
         for (int repeat = 0; repeat < 2; ++repeat) {  // nothing is left of the update before
           std::fill_n(g.as<float>(), n, 0.0f);
@@ -123,7 +123,7 @@ TEST_CASE("a rank that withdraws ends the update on all ranks, and the next one 
   });
 }
 
-TEST_CASE("shards of a batch cost the same, counting frames and labels") {
+TEST_CASE("parts of a batch cost the same, counting frames and labels") {
   std::vector<int64_t> batch(60);
   std::vector<int64_t> frames, labels;
   for (int64_t i = 0; i < 60; ++i) {
@@ -135,9 +135,9 @@ TEST_CASE("shards of a batch cost the same, counting frames and labels") {
     return training_cost(frames[static_cast<size_t>(i)], labels[static_cast<size_t>(i)], 2000);
   };
   std::vector<int64_t> load;
-  for (int shard = 0; shard < 4; ++shard) {
+  for (int part = 0; part < 4; ++part) {
     load.push_back(0);
-    for (int64_t i : shard_batch(batch, cost, shard, 4)) load.back() += cost(i);
+    for (int64_t i : part_of_batch(batch, cost, part, 4)) load.back() += cost(i);
   }
   const auto [least, most] = std::minmax_element(load.begin(), load.end());
   CHECK(static_cast<double>(*most) / static_cast<double>(*least) < 1.05);
