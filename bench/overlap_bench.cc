@@ -75,7 +75,7 @@ Result run_rank(const Setting& setting, int rank, Transport& link, int64_t bucke
       options);
   Result r;
   r.bytes = bucket_bytes > 0 ? bucket_bytes : bucket_bytes_for(measure_link(*group));
-  BucketSums sums(*group, session.planned_training_graph(), session.parameters(), r.bytes);
+  BucketSums sums(*group, session.executed_training_graph(), session.parameters(), r.bytes);
   r.buckets = sums.buckets().size();
   r.gradient = session.parameters().flat_size() * 4;
   session.set_sums(&sums);

@@ -126,20 +126,21 @@ struct ZeroBatch {
   BatchView view() const { return {&layout, labels, offsets, inputs, 1}; }
 };
 
-double seconds_of(Plan& plan, const Graph& g, const Context& context, int stage, Phase phase) {
+double seconds_of(BoundGraph& bound, const Graph& g, const Context& context, int stage,
+                  Phase phase) {
   const auto start = std::chrono::steady_clock::now();
   for (size_t i = 0; i < g.nodes.size(); ++i) {
-    if (g.nodes[i].stage == stage && g.nodes[i].phase == phase) plan.run_node(i);
+    if (g.nodes[i].stage == stage && g.nodes[i].phase == phase) bound.run_node(i);
   }
   context.stream->synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // What other stages would have sent.
-void clear_received(const Plan& plan, const Graph& g, const Context& context, int stage) {
+void clear_received(const BoundGraph& bound, const Graph& g, const Context& context, int stage) {
   for (int other : {stage - 1, stage + 1}) {
     for (ValueId id : crossing_values(g, other, stage)) {
-      const TensorView view = plan.view(id);
+      const TensorView view = bound.view(id);
       if (view) context.device->fill_bytes(*context.stream, view.data, 0, view.bytes());
     }
   }
@@ -228,21 +229,21 @@ std::vector<LayerCost> measure_layers(const Graph& forward, ValueId loss, const 
   for (int stage = 0; stage < static_cast<int>(layers.size()); ++stage) {
     Parameters parameters(g, *context.device, stage);
     parameters.initialize(1);
-    Plan plan(g, context, BatchCapacity::merge(capacity, batch.view().extent()), parameters,
-              Reuse::by_liveness, stage);
+    BoundGraph bound(g, context, BatchCapacity::merge(capacity, batch.view().extent()), parameters,
+                     Reuse::by_liveness, stage);
     LayerCost c{never, never, never};
     for (int i = 0; i <= repeats; ++i) {
-      plan.load(batch.view());
-      clear_received(plan, g, context, stage);
-      c.forward = std::min(c.forward, seconds_of(plan, g, context, stage, Phase::forward));
-      clear_received(plan, g, context, stage);
+      bound.load(batch.view());
+      clear_received(bound, g, context, stage);
+      c.forward = std::min(c.forward, seconds_of(bound, g, context, stage, Phase::forward));
+      clear_received(bound, g, context, stage);
       c.input_backward =
-          std::min(c.input_backward, seconds_of(plan, g, context, stage, Phase::backward));
+          std::min(c.input_backward, seconds_of(bound, g, context, stage, Phase::backward));
       c.weight_backward =
-          std::min(c.weight_backward, seconds_of(plan, g, context, stage, Phase::weight_gradient));
+          std::min(c.weight_backward, seconds_of(bound, g, context, stage, Phase::weight_gradient));
     }
     c.weights = static_cast<size_t>(parameters.flat_size());
-    c.activation_bytes = plan.arena_bytes();
+    c.activation_bytes = bound.arena_bytes();
     c.message_bytes =
         message_bytes(g, batch.layout, crossing_values(g, stage, stage + 1), Wire::exact);
     costs.push_back(c);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 
 namespace rondo {
 

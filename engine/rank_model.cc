@@ -395,25 +395,25 @@ std::vector<TimedAction> RankModel::timeline() const {
 // The forward pass alone of `graph`, on the ranks of a replica.
 StepRunner& RankModel::evaluator(std::unique_ptr<StepRunner>& runner, const Graph& graph) {
   if (runner) return *runner;
-  Graph planned = graph;
-  if (whole()) stack_lstm_layers(planned, context_);
+  Graph executed = graph;
+  if (whole()) stack_lstm_layers(executed, context_);
   PipelineOptions quiet = settings_.options;
   quiet.timeline = false;
-  runner = std::make_unique<StepRunner>(planned, context_, grid_.pipeline(),
+  runner = std::make_unique<StepRunner>(executed, context_, grid_.pipeline(),
                                         forward_only(schedule_of(settings_.micro_batches), 1),
                                         *parameters_, quiet, links_.get());
   return *runner;
 }
 
 void RankModel::run_evaluation(StepRunner& runner, const BatchView& batch,
-                               const std::function<void(const Plan&)>& read) {
+                               const std::function<void(const BoundGraph&)>& read) {
   require_idle("an evaluation");
   if (whole()) {
-    check_batch(runner.stage_graph(), batch);  // before memory is planned by what it claims
+    check_batch(runner.stage_graph(), batch);  // before memory is laid out by what it claims
     reserve(runner, batch.extent());
   }
   StepHooks hooks;
-  hooks.after_loss = [&](int, const Plan& plan) { read(plan); };
+  hooks.after_loss = [&](int, const BoundGraph& bound) { read(bound); };
   runner.run({&batch, 1}, hooks);
 }
 
@@ -422,11 +422,11 @@ const StepResult& RankModel::evaluate(const BatchView& batch, bool predict) {
   r.gradient_norm = 0;
   r.skipped = false;
   r.losses.clear();
-  run_evaluation(evaluator(evaluator_, evaluation_.graph), batch, [&](const Plan& plan) {
-    plan.append_floats(evaluation_.loss, r.losses);
+  run_evaluation(evaluator(evaluator_, evaluation_.graph), batch, [&](const BoundGraph& bound) {
+    bound.append_floats(evaluation_.loss, r.losses);
     if (!predict) return;
     prediction_.clear();
-    plan.append_floats(evaluation_.prediction, prediction_);
+    bound.append_floats(evaluation_.prediction, prediction_);
   });
   if (stages() > 1) spread_evaluation(batch, predict);
   set_totals(r, totals_of(batch, r.losses));
@@ -456,8 +456,9 @@ const std::vector<float>& RankModel::predict(const BatchView& batch) {
   if (!whole()) return evaluate_and_predict(batch);
   RONDO_CHECK(inference_.prediction != no_value, "the model has no prediction");
   prediction_.clear();
-  run_evaluation(evaluator(predictor_, inference_.graph), batch,
-                 [&](const Plan& plan) { plan.append_floats(inference_.prediction, prediction_); });
+  run_evaluation(evaluator(predictor_, inference_.graph), batch, [&](const BoundGraph& bound) {
+    bound.append_floats(inference_.prediction, prediction_);
+  });
   return prediction_;
 }
 

@@ -110,7 +110,7 @@ class RankModel {
   // The part of each batch that is this rank's.
   DataShare share() const;
 
-  // Plans memory for micro-batches up to `capacity`.
+  // Lays out memory for micro-batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);
 
   // Forward and backward pass of this rank's parts of a batch: its micro-batches, in stages as
@@ -190,9 +190,9 @@ class RankModel {
   void set_step(int64_t step) { step_ = step; }
 
   const Graph& graph() const { return training_.graph; }
-  // What is planned of it, whose nodes Sums is told of: the same values, made by fewer nodes where
+  // What is executed of it, whose nodes Sums is told of: the same values, made by fewer nodes where
   // a device computes several layers at once.
-  const Graph& planned_graph() const { return runner_->stage_graph(); }
+  const Graph& executed_graph() const { return runner_->stage_graph(); }
   ValueId loss() const { return training_.loss; }
   const Graph& evaluation_graph() const { return evaluation_.graph; }
   const SessionOptions& options() const { return options_; }
@@ -257,7 +257,7 @@ class RankModel {
   int64_t bucket_bytes();
   StepRunner& evaluator(std::unique_ptr<StepRunner>& runner, const Graph& graph);
   void run_evaluation(StepRunner& runner, const BatchView& batch,
-                      const std::function<void(const Plan&)>& read);
+                      const std::function<void(const BoundGraph&)>& read);
   const StepResult& evaluate(const BatchView& batch, bool predict);
   void spread_evaluation(const BatchView& batch, bool predicted);
 
@@ -278,10 +278,10 @@ class RankModel {
   void run_lockstep(InFlight& item, size_t part, const BatchView& batch);
   std::vector<double> run_chunks(const BatchView& batch);
   void expect_losses(InFlight& item, std::span<const BatchView> parts);
-  void fetch_losses(InFlight& item, size_t micro_batch, const Plan& plan);
+  void fetch_losses(InFlight& item, size_t micro_batch, const BoundGraph& bound);
   // Totals and losses that were added up on the host.
   void put_losses(InFlight& item, const std::vector<std::vector<double>>& losses);
-  void add_to_totals(const Plan& plan, bool restart);
+  void add_to_totals(const BoundGraph& bound, bool restart);
   void vote(const Votes& votes);
   void finish_sums(const Votes& votes);
   double count_over_stages(InFlight& item);

@@ -1,4 +1,4 @@
-// Memory of models: plans made for capacities, and what to say when there is too little.
+// Memory of models: graphs bound for capacities, and what to say when there is too little.
 #include <algorithm>
 #include <cmath>
 
@@ -18,14 +18,14 @@ BatchCapacity scaled(const BatchCapacity& c, double factor) {
           part(c.labels)};
 }
 
-// What to do when there is no memory for a plan.
+// What to do when there is no memory to bind a graph.
 std::string advice(const Graph& graph, const Context& context, const BatchCapacity& capacity) {
   const size_t free = context.device->free_memory();
   if (free == 0) return "";
   const auto fits = [&](int64_t thousandths) {
     const BatchCapacity c = scaled(capacity, static_cast<double>(thousandths) / 1000);
-    const size_t bytes = plan_memory(graph, context, c).arena_bytes +
-                         plan_batch_bytes(graph, c, context.device->kind());
+    const size_t bytes = lay_out_memory(graph, context, c).arena_bytes +
+                         predict_batch_bytes(graph, c, context.device->kind());
     return static_cast<double>(bytes) < 0.98 * static_cast<double>(free);  // pieces have gaps
   };
   if (!fits(1)) {
@@ -93,8 +93,8 @@ Session::Memory RankModel::predict_memory(const BatchCapacity& capacity) const {
                         : Update::state_bytes(options_.optimizer, parameters_->flat_size());
   const BatchCapacity at_once = chunked_ ? chunked_->chunk_capacity(capacity) : capacity;
   m.activations = chunked_ ? chunked_->activation_bytes(at_once)
-                           : plan_memory(runner_->stage_graph(), context_, capacity).arena_bytes;
-  m.batch = plan_batch_bytes(training_.graph, at_once, device_->kind());
+                           : lay_out_memory(runner_->stage_graph(), context_, capacity).arena_bytes;
+  m.batch = predict_batch_bytes(training_.graph, at_once, device_->kind());
   return m;
 }
 

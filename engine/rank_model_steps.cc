@@ -104,9 +104,9 @@ void RankModel::run_stages(InFlight& item, std::span<const BatchView> parts, boo
   }
   if (shards_) return run_shards(item, parts, std::move(hooks));
   expect_losses(item, parts);
-  hooks.with_loss = [this](int, const Plan& plan) { add_to_totals(plan, false); };
-  hooks.after_loss = [&](int m, const Plan& plan) {
-    fetch_losses(item, static_cast<size_t>(m), plan);
+  hooks.with_loss = [this](int, const BoundGraph& bound) { add_to_totals(bound, false); };
+  hooks.after_loss = [&](int m, const BoundGraph& bound) {
+    fetch_losses(item, static_cast<size_t>(m), bound);
   };
   item.returned().totals = {};
   runner_->run(parts, hooks);
@@ -117,7 +117,7 @@ void RankModel::run_shards(InFlight& item, std::span<const BatchView> parts, Ste
   for (const BatchView& batch : parts) most = BatchCapacity::merge(most, batch.extent());
   reserve(most);
   std::vector<std::vector<double>> losses(parts.size());
-  hooks.after_loss = [&](int m, const Plan&) {
+  hooks.after_loss = [&](int m, const BoundGraph&) {
     runner_->add_losses(m, host_totals_, losses.at(static_cast<size_t>(m)));
   };
   shards_->start(settings_.options.timeout);
@@ -127,7 +127,7 @@ void RankModel::run_shards(InFlight& item, std::span<const BatchView> parts, Ste
 }
 
 void RankModel::run_whole(InFlight& item, std::span<const BatchView> parts, bool last) {
-  for (const BatchView& batch : parts) {  // before memory is planned by what they claim
+  for (const BatchView& batch : parts) {  // before memory is laid out by what they claim
     if (batch.layout->extent.sequences > 0) check_batch(training_.graph, batch);
   }
   std::vector<std::vector<double>> losses;  // of batches in chunks
@@ -164,9 +164,9 @@ void RankModel::expect_losses(InFlight& item, std::span<const BatchView> parts) 
   make_room(item, item.at.back());
 }
 
-void RankModel::fetch_losses(InFlight& item, size_t micro_batch, const Plan& plan) {
+void RankModel::fetch_losses(InFlight& item, size_t micro_batch, const BoundGraph& bound) {
   const size_t at = item.at[micro_batch];
-  device_->copy(stream_, item.losses.data() + at, plan.view(training_.loss).data,
+  device_->copy(stream_, item.losses.data() + at, bound.view(training_.loss).data,
                 item.at[micro_batch + 1] - at);
 }
 
@@ -185,12 +185,12 @@ void RankModel::put_losses(InFlight& item, const std::vector<std::vector<double>
   rondo::run(context_, CombineTotalsArgs{own + 1, 1, own, update_->inverse_count()});
 }
 
-void RankModel::add_to_totals(const Plan& plan, bool restart) {
+void RankModel::add_to_totals(const BoundGraph& bound, bool restart) {
   LossTotalsArgs a;
-  const TensorView losses = plan.view(training_.loss);
+  const TensorView losses = bound.view(training_.loss);
   a.losses = TensorView(losses.data, losses.dtype, {losses.numel()});
-  a.row_count = plan.row_count(training_.loss);
-  a.extent = plan.layout(0).extent;
+  a.row_count = bound.row_count(training_.loss);
+  a.extent = bound.layout(0).extent;
   a.totals = totals_.as<LossTotals>();
   a.inverse_count = update_->inverse_count();
   a.restart = restart;
@@ -204,14 +204,14 @@ void RankModel::run_batch(InFlight& item, size_t part, const BatchView& batch, b
   const bool restart = clear_;
   const bool marks = sums_ && sums_->marks();
   // Hooks that are references to locals fit into their functions, so a step allocates nothing.
-  const auto with_loss = [&](const Plan& plan) { add_to_totals(plan, restart); };
-  const auto after_loss = [&](const Plan& plan) {
+  const auto with_loss = [&](const BoundGraph& bound) { add_to_totals(bound, restart); };
+  const auto after_loss = [&](const BoundGraph& bound) {
     if (marks && sums_->queued()) sums_->flush();
-    fetch_losses(item, part, plan);
+    fetch_losses(item, part, bound);
   };
   StepHooks hooks;
-  hooks.with_loss = [&with_loss](int, const Plan& plan) { with_loss(plan); };
-  hooks.after_loss = [&after_loss](int, const Plan& plan) { after_loss(plan); };
+  hooks.with_loss = [&with_loss](int, const BoundGraph& bound) { with_loss(bound); };
+  hooks.after_loss = [&after_loss](int, const BoundGraph& bound) { after_loss(bound); };
   if (restart) hooks.before = [this] { clear_gradients(); };
   if (marks) hooks.after_node = [this](size_t node) { sums_->mark(node); };
   if (updates) {
@@ -228,14 +228,14 @@ void RankModel::run_batch(InFlight& item, size_t part, const BatchView& batch, b
 
 void RankModel::run_lockstep(InFlight& item, size_t part, const BatchView& batch) {
   reserve(batch.extent());
-  Plan& plan = runner_->plan_for(batch.extent());
+  BoundGraph& bound = runner_->bound_for(batch.extent());
   const bool restart = clear_;
   if (restart) clear_gradients();
-  lockstep_ = std::make_unique<Lockstep>(plan, *parameters_);
+  lockstep_ = std::make_unique<Lockstep>(bound, *parameters_);
   lockstep_->load(batch);
   lockstep_->run();
-  add_to_totals(plan, restart);
-  fetch_losses(item, part, plan);
+  add_to_totals(bound, restart);
+  fetch_losses(item, part, bound);
   clear_ = false;
 }
 

@@ -83,7 +83,7 @@ const Parameters& Session::parameters() const { return const_cast<Session*>(this
 Update& Session::optimizer() { return rank_model().optimizer(); }
 const Update& Session::optimizer() const { return const_cast<Session*>(this)->optimizer(); }
 const Graph& Session::training_graph() const { return rank_model().graph(); }
-const Graph& Session::planned_training_graph() const { return rank_model().planned_graph(); }
+const Graph& Session::executed_training_graph() const { return rank_model().executed_graph(); }
 ValueId Session::training_loss() const { return rank_model().loss(); }
 const Graph& Session::evaluation_graph() const { return rank_model().evaluation_graph(); }
 const Context& Session::context() const { return rank_model().context(); }

@@ -18,7 +18,7 @@
 // The model function runs twice: for training (dropout active, gradients appended) and for
 // evaluation; both graphs share the parameters. It must add the same parameters both times.
 //
-// Memory: plans are made per capacity; reserve() the largest batch first and no later step
+// Memory: graphs are bound per capacity; reserve() the largest batch first and no later step
 // allocates. OutOfMemory says what was asked for and, where the device knows what is left, how
 // large a batch would fit. Throws Error (kernels/base/error.h). One thread at a time; several
 // sessions may live in several threads.
@@ -100,7 +100,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Plans memory for training batches up to `capacity`.
+  // Lays out memory for training batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);
 
   // One optimiser step: forward, backward, update. A batch for ctc_loss has label offsets: without
@@ -157,7 +157,7 @@ class Session {
   const Graph& training_graph() const;
   // What runs of it, whose numbers of nodes Sums is told: the same values, made by
   // fewer nodes where a device computes several layers at once.
-  const Graph& planned_training_graph() const;
+  const Graph& executed_training_graph() const;
   ValueId training_loss() const;
   const Graph& evaluation_graph() const;
   const Context& context() const;
@@ -166,7 +166,7 @@ class Session {
   int64_t step() const;
   void set_step(int64_t step);
 
-  // Bytes held for a training step, as planned.
+  // Bytes held for a training step, as laid out.
   struct Memory {
     size_t weights = 0, gradients = 0, optimizer = 0, activations = 0, batch = 0;
     size_t total() const { return weights + gradients + optimizer + activations + batch; }

@@ -138,7 +138,7 @@ void print_model(const InfoOptions& o, const Model& model) {
   const Session::Memory m = session.predict_memory(c);
   const bool is_image = d.config.features.type == FeatureType::image;
   const std::string length = is_image ? str(frames, " columns") : str(o.seconds, " s");
-  std::printf("memory of a training step on %d utterances of %s (%d labels each), planned:\n",
+  std::printf("memory of a training step on %d utterances of %s (%d labels each), predicted:\n",
               o.batch, length.c_str(), o.labels);
   std::printf(
       "  weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f + batch %.1f = "
@@ -201,7 +201,7 @@ void add_info(Command& program) {
   command.add_flag("--kernels", o->kernels, "list every kernel variant and which would run");
   command.add_option("--model", o->model, "describe a checkpoint directory or model file");
   command.add_flag("--json", o->json, "with --model: what a program needs to know, as JSON");
-  command.add_option("--batch", o->batch, "with --model: utterances of the planned step")
+  command.add_option("--batch", o->batch, "with --model: utterances of the predicted step")
       .range(1, 100000)
       .show_default();
   command.add_option("--seconds", o->seconds, "with --model: length of each utterance")

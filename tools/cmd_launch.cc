@@ -133,9 +133,9 @@ int run_launch(const LaunchOptions& o) {
   r.words = o.words;
   r.grace = l.grace;
   r.settings = settings_of(l, launchers->port());
-  while (const auto plan = launchers->begin()) {
-    r.attempt = plan->name;
-    r.goes_on = plan->goes_on;
+  while (const auto attempt = launchers->begin()) {
+    r.attempt = attempt->name;
+    r.goes_on = attempt->goes_on;
     LocalRanks ranks(r);
     ranks.wait([&] { return launchers->elsewhere(); }, [&] { launchers->tell_trouble(); });
     const Outcome outcome = ranks.outcome();

@@ -125,7 +125,7 @@ std::vector<plan::WeightedShape> sampled_batches(const Config& config, const Pla
   sampler.batch_frames = std::min<int64_t>(config.data.batch_frames, hundred);
   const double as_many = static_cast<double>(config.data.batch_frames) /
                          static_cast<double>(sampler.batch_frames) * config.training.accumulation;
-  auto batches = plan_epoch(frames, sampler, 0);
+  auto batches = batches_of_epoch(frames, sampler, 0);
   const auto rows = [&](const std::vector<int64_t>& batch) {
     int64_t sum = 0;
     for (const int64_t i : batch) sum += frames[static_cast<size_t>(i)];

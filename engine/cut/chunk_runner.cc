@@ -8,7 +8,7 @@ namespace rondo {
 
 ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
                          const BatchCapacity& capacity, Parameters& parameters)
-    : chunk_(chunk), plans_(chunk.graph, context, capacity, parameters) {
+    : chunk_(chunk), graphs_(chunk.graph, context, capacity, parameters) {
   for (const RecurrentLayer& l : chunk.layers) {
     if (l.directions != 1) {
       fail_input(
@@ -50,32 +50,32 @@ ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
 
 size_t ChunkRunner::bytes_of(ValueId id) const {
   const Value& value = chunk_.graph.value(id);
-  return static_cast<size_t>(plan().live_rows(value.shape) * value.shape.cols *
+  return static_cast<size_t>(bound().live_rows(value.shape) * value.shape.cols *
                              value.shape.planes) *
          size_of(value.dtype);
 }
 
 void ChunkRunner::write(const std::vector<ValueId>& values, const Border& border, size_t zeros) {
-  Plan& plan = plans_.latest();
-  const Context& c = plan.context();
+  BoundGraph& bound = graphs_.latest();
+  const Context& c = bound.context();
   for (size_t i = 0; i < values.size(); ++i) {
-    const TensorView view = plan.view(values[i]);
+    const TensorView view = bound.view(values[i]);
     if (!view) continue;  // nobody reads it
     if (border.empty() || i < zeros) {
       c.device->fill_bytes(*c.stream, view.data, 0, view.bytes());
     } else {
-      plan.write(values[i], border[i].data(), bytes_of(values[i]));
+      bound.write(values[i], border[i].data(), bytes_of(values[i]));
     }
   }
   c.stream->synchronize();  // before the bytes go
 }
 
 void ChunkRunner::read(const std::vector<ValueId>& values, Border& border) const {
-  const Context& c = plan().context();
+  const Context& c = bound().context();
   border.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     border[i].resize(bytes_of(values[i]));
-    const TensorView view = plan().view(values[i]);
+    const TensorView view = bound().view(values[i]);
     const auto planes = static_cast<size_t>(chunk_.graph.shape(values[i]).planes);
     const size_t live = border[i].size() / planes;
     for (size_t p = 0; p < planes; ++p) {
@@ -87,17 +87,17 @@ void ChunkRunner::read(const std::vector<ValueId>& values, Border& border) const
 }
 
 void ChunkRunner::forward(const BatchView& batch, Border& border) {
-  Plan& plan = plans_.plan_for(batch.extent());
-  plan.load(batch);
+  BoundGraph& bound = graphs_.bound_for(batch.extent());
+  bound.load(batch);
   write(forward_in_, border, 0);
-  plan.run_recorded(0, [&] { plan.run(Phase::forward); });
+  bound.run_recorded(0, [&] { bound.run(Phase::forward); });
   read(forward_out_, border);
 }
 
 void ChunkRunner::backward(Border& border, StateGradients states) {
-  Plan& plan = plans_.latest();
+  BoundGraph& bound = graphs_.latest();
   write(backward_in_, border, states == StateGradients::cut ? of_layers_ : 0);
-  plan.run_recorded(1, [&] { plan.run_backward(); });
+  bound.run_recorded(1, [&] { bound.run_backward(); });
   read(backward_out_, border);
 }
 

@@ -1,9 +1,9 @@
 // Runs a ChunkGraph of unidirectional layers over consecutive chunks of a batch on one device: what
 // one chunk hands over at its border is what the next one begins with.
 //
-// Owns the plans, borrows the rest. On a device the host waits for it once before a chunk, when
-// what it begins with has been copied there, and once behind it; a forward pass is a recording
-// between the two, and so is a backward pass, of a plan of the chunk's bucket
+// Owns the bound graphs, borrows the rest. On a device the host waits for it once before a chunk,
+// when what it begins with has been copied there, and once behind it; a forward pass is a recording
+// between the two, and so is a backward pass, of the bound graph of the chunk's bucket
 // (engine/graph/bucket.h): last chunks are shorter, and so are short sequences. Sequences keep
 // their places: every chunk lists all of them, in the same order, so each chunk must be no longer
 // for a later sequence than for an earlier one. One thread at a time.
@@ -30,8 +30,8 @@ enum class StateGradients : uint8_t {
 
 class ChunkRunner {
  public:
-  // Plans memory for chunks of up to `capacity`. The graph must outlive this. Throws InputError for
-  // bidirectional layers and convolutions that look ahead.
+  // Lays out memory for chunks of up to `capacity`. The graph must outlive this. Throws InputError
+  // for bidirectional layers and convolutions that look ahead.
   ChunkRunner(const ChunkGraph& chunk, const Context& context, const BatchCapacity& capacity,
               Parameters& parameters);
 
@@ -41,9 +41,9 @@ class ChunkRunner {
   // parameters. `border`, at the chunk's right, becomes the one at its left.
   void backward(Border& border, StateGradients states);
 
-  // The plan of the last forward().
-  const Plan& plan() const { return plans_.latest(); }
-  size_t arena_bytes() const { return plans_.largest().arena_bytes(); }
+  // What the last forward() ran.
+  const BoundGraph& bound() const { return graphs_.latest(); }
+  size_t arena_bytes() const { return graphs_.largest().arena_bytes(); }
 
  private:
   // The first `zeros` of the values become zero, or all of them without a border; the others what
@@ -53,7 +53,7 @@ class ChunkRunner {
   size_t bytes_of(ValueId id) const;
 
   const ChunkGraph& chunk_;
-  BucketedPlans plans_;
+  BucketedGraphs graphs_;
   // The values that cross the cuts of the layers, then of CTC where there is one.
   std::vector<ValueId> forward_in_, forward_out_, backward_in_, backward_out_;
   size_t of_layers_ = 0;  // of those backward

@@ -18,7 +18,7 @@ ChunkedTraining::ChunkedTraining(const Graph& training, ValueId loss, const Cont
       chunk_(shard_graph(training, loss, 0)) {
   RONDO_CHECK(chunk_frames >= 1, "chunks of ", chunk_frames, " frames");
   chunk_frames_ = (chunk_frames + chunk_.block - 1) / chunk_.block * chunk_.block;
-  // A plan that holds nothing, which refuses layers that cannot be cut.
+  // One that holds nothing, which refuses layers that cannot be cut.
   ChunkRunner(chunk_, context, {{1, 1, 1}, 0, 0}, parameters);
 }
 
@@ -31,7 +31,7 @@ BatchCapacity ChunkedTraining::chunk_capacity(const BatchCapacity& batch) const 
 
 size_t ChunkedTraining::activation_bytes(const BatchCapacity& chunk) const {
   const ChunkGraph graph = shard_graph(training_, loss_, chunk.max_label_length);
-  return plan_memory(graph.graph, context_, chunk).arena_bytes;
+  return lay_out_memory(graph.graph, context_, chunk).arena_bytes;
 }
 
 void ChunkedTraining::reserve(const BatchCapacity& batch) {
@@ -86,13 +86,13 @@ void ChunkedTraining::collect(bool leftmost) {
   const Value& value = chunk_.graph.value(loss_);
   const bool by_sequence = value.shape.axis == Axis::sequences;
   if (by_sequence && !leftmost) return;
-  const auto rows = static_cast<size_t>(runner_->plan().live_rows(value.shape));
+  const auto rows = static_cast<size_t>(runner_->bound().live_rows(value.shape));
   std::vector<double> losses(rows);
   if (value.dtype == DType::f64) {
-    runner_->plan().read(loss_, losses.data(), rows * sizeof(double));
+    runner_->bound().read(loss_, losses.data(), rows * sizeof(double));
   } else {
     std::vector<float> narrow;
-    runner_->plan().append_floats(loss_, narrow);
+    runner_->bound().append_floats(loss_, narrow);
     losses.assign(narrow.begin(), narrow.end());
   }
   for (double loss : losses) count_loss(totals_, loss);

@@ -35,7 +35,7 @@ class ChunkedTraining {
   ChunkedTraining(const Graph& training, ValueId loss, const Context& context,
                   Parameters& parameters, int32_t chunk_frames, StateGradients states);
 
-  // Plans memory for batches of up to `batch`; run() does so by itself for what does not fit.
+  // Lays out memory for batches of up to `batch`; run() does so by itself for what does not fit.
   void reserve(const BatchCapacity& batch);
   // The capacity of a chunk of such batches, and what the activations of one take.
   BatchCapacity chunk_capacity(const BatchCapacity& batch) const;

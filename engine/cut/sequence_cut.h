@@ -38,7 +38,7 @@ BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shar
 FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards, int32_t least = 1);
 
 // Some frames of each sequence of a batch, with memory of their own. Its view() may be loaded into
-// plans of a ChunkGraph.
+// graphs bound of a ChunkGraph.
 class BatchSlice {
  public:
   // Frames ranges[n] of each sequence n of `whole`. Ranges begin at multiples of the graph's blocks

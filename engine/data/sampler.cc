@@ -115,14 +115,14 @@ std::vector<int64_t> draw_epoch(const Draws& draws, int64_t size, uint64_t seed,
   return counts;
 }
 
-std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
-                                             const SamplerConfig& config, uint64_t epoch) {
-  return plan_epoch(frames, std::vector<int64_t>(frames.size(), 1), config, epoch);
+std::vector<std::vector<int64_t>> batches_of_epoch(std::span<const int32_t> frames,
+                                                   const SamplerConfig& config, uint64_t epoch) {
+  return batches_of_epoch(frames, std::vector<int64_t>(frames.size(), 1), config, epoch);
 }
 
-std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
-                                             std::span<const int64_t> counts,
-                                             const SamplerConfig& config, uint64_t epoch) {
+std::vector<std::vector<int64_t>> batches_of_epoch(std::span<const int32_t> frames,
+                                                   std::span<const int64_t> counts,
+                                                   const SamplerConfig& config, uint64_t epoch) {
   if (config.batch_frames < 1)
     fail_input("batch_frames is ", config.batch_frames, ", expected at least 1");
   const bool sorted_epoch = config.sorted_first_epoch && epoch == 0;
@@ -195,18 +195,19 @@ Sampler::Sampler(int64_t size, std::function<int32_t(int64_t, uint64_t)> frames,
   if (size < 1) fail_input("there is nothing to make batches of");
 }
 
-void Sampler::plan(uint64_t epoch) {
-  if (planned_ && planned_epoch_ == epoch) return;
+void Sampler::make_batches(uint64_t epoch) {
+  if (made_ && made_epoch_ == epoch) return;
   std::vector<int32_t> lengths(static_cast<size_t>(size_));
   for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = frames_(static_cast<int64_t>(i), epoch);
-  plan_ = plan_epoch(lengths, draw_epoch(draws_, size_, config_.seed, epoch), config_, epoch);
-  planned_epoch_ = epoch;
-  planned_ = true;
+  batches_ =
+      batches_of_epoch(lengths, draw_epoch(draws_, size_, config_.seed, epoch), config_, epoch);
+  made_epoch_ = epoch;
+  made_ = true;
 }
 
 int64_t Sampler::steps(uint64_t epoch) {
-  plan(epoch);
-  return static_cast<int64_t>(plan_.size());
+  make_batches(epoch);
+  return static_cast<int64_t>(batches_.size());
 }
 
 void Sampler::seek(uint64_t epoch, int64_t step) {
@@ -217,7 +218,7 @@ void Sampler::seek(uint64_t epoch, int64_t step) {
 
 BatchRequest Sampler::at(uint64_t epoch, int64_t step) {
   RONDO_CHECK(step >= 0 && step < steps(epoch), "step ", step, " of an epoch of ", steps(epoch));
-  return {epoch, step, plan_[static_cast<size_t>(step)]};
+  return {epoch, step, batches_[static_cast<size_t>(step)]};
 }
 
 BatchRequest Sampler::next() {

@@ -48,12 +48,12 @@ std::vector<int64_t> draw_epoch(const Draws& draws, int64_t size, uint64_t seed,
 
 // The batches of an epoch, as indices into `frames` (the length of each utterance in this epoch).
 // Throws InputError when an utterance alone is longer than batch_frames, or batch_frames < 1.
-std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
-                                             const SamplerConfig& config, uint64_t epoch);
+std::vector<std::vector<int64_t>> batches_of_epoch(std::span<const int32_t> frames,
+                                                   const SamplerConfig& config, uint64_t epoch);
 // The same for utterances that occur so often each.
-std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
-                                             std::span<const int64_t> counts,
-                                             const SamplerConfig& config, uint64_t epoch);
+std::vector<std::vector<int64_t>> batches_of_epoch(std::span<const int32_t> frames,
+                                                   std::span<const int64_t> counts,
+                                                   const SamplerConfig& config, uint64_t epoch);
 
 // One of `parts` parts of a batch, of equal cost as far as possible: utterances are dealt,
 // costliest first, to the part with the least cost so far. Every utterance goes to exactly one
@@ -91,7 +91,7 @@ class Sampler {
   BatchRequest at(uint64_t epoch, int64_t step);
 
  private:
-  void plan(uint64_t epoch);
+  void make_batches(uint64_t epoch);
 
   int64_t size_;
   std::function<int32_t(int64_t, uint64_t)> frames_;
@@ -99,9 +99,9 @@ class Sampler {
   Draws draws_;
   uint64_t epoch_ = 0;
   int64_t step_ = 0;
-  uint64_t planned_epoch_ = 0;
-  bool planned_ = false;
-  std::vector<std::vector<int64_t>> plan_;
+  uint64_t made_epoch_ = 0;
+  bool made_ = false;
+  std::vector<std::vector<int64_t>> batches_;
 };
 
 }  // namespace rondo

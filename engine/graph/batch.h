@@ -1,4 +1,4 @@
-// A batch as a graph is given it, and the bounds that memory is planned by. Plain data.
+// A batch as a graph is given it, and the bounds that memory is laid out by. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace rondo {
 
-// Upper bounds of a batch: what plans and captured graphs are keyed by.
+// Upper bounds of a batch: what bound and captured graphs are keyed by.
 struct BatchCapacity {
   PackedCapacity packed;  // of level 0
   int32_t max_label_length = 0;

@@ -22,7 +22,7 @@ void put(std::byte* to, const BatchPlaces::Piece& piece, std::span<const T> from
   copy_bytes(to + piece.offset, from.data(), from.size_bytes());
 }
 
-// What memory was planned by (extent) against what kernels go by (lengths): a sequence longer than
+// What memory was laid out by (extent) against what kernels go by (lengths): a sequence longer than
 // the batch would make them read past its rows.
 void check_layout(const PackedHost& batch) {
   const PackedExtent& extent = batch.extent;
@@ -119,7 +119,7 @@ BatchPlaces::BatchPlaces(const Graph& graph, const BatchCapacity& capacity) {
   }
 }
 
-size_t plan_batch_bytes(const Graph& graph, const BatchCapacity& capacity, DeviceKind device) {
+size_t predict_batch_bytes(const Graph& graph, const BatchCapacity& capacity, DeviceKind device) {
   const size_t copies = device == DeviceKind::cpu ? 1 : 3;
   return BatchPlaces(graph, capacity).bytes * copies;
 }

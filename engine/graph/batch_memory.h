@@ -1,10 +1,10 @@
 // Device memory for everything that changes from batch to batch: layouts, labels, inputs, dropout's
-// key. Belongs to a Plan.
+// key. Belongs to a BoundGraph.
 //
 // Nodes are bound to one place, so a batch can replace the one before only when that has been
 // computed. On a GPU its bytes go to page-locked memory, from there on a stream of their own to a
 // second place on the device, while the device still computes, and then, in the order of the
-// plan's stream, to where the nodes read. Two batches may be on their way. The cpu device writes
+// graph's stream, to where the nodes read. Two batches may be on their way. The cpu device writes
 // where the nodes read.
 #pragma once
 
@@ -45,7 +45,7 @@ struct BatchPlaces {
 };
 
 // Device memory that holds a batch of a capacity, without its activations.
-size_t plan_batch_bytes(const Graph& graph, const BatchCapacity& capacity, DeviceKind device);
+size_t predict_batch_bytes(const Graph& graph, const BatchCapacity& capacity, DeviceKind device);
 
 class BatchMemory {
  public:

@@ -18,26 +18,26 @@ BatchCapacity bucket_of(const BatchCapacity& extent, const BatchCapacity& most) 
   return bucket;
 }
 
-BucketedPlans::BucketedPlans(const Graph& graph, const Context& context, const BatchCapacity& most,
-                             Parameters& parameters, int stage) {
+BucketedGraphs::BucketedGraphs(const Graph& graph, const Context& context,
+                               const BatchCapacity& most, Parameters& parameters, int stage) {
   all_.push_back(
-      std::make_unique<Plan>(graph, context, most, parameters, Reuse::by_liveness, stage));
+      std::make_unique<BoundGraph>(graph, context, most, parameters, Reuse::by_liveness, stage));
   latest_ = all_.front().get();
 }
 
-Plan& BucketedPlans::plan_for(const BatchCapacity& extent) {
+BoundGraph& BucketedGraphs::bound_for(const BatchCapacity& extent) {
   latest_ = all_.front().get();
   if (!latest_->context().device->can_capture()) return *latest_;
   const BatchCapacity capacity = bucket_of(extent, latest_->capacity());
-  for (const auto& plan : all_) {
-    if (plan->capacity().packed == capacity.packed) return *(latest_ = plan.get());
+  for (const auto& bound : all_) {
+    if (bound->capacity().packed == capacity.packed) return *(latest_ = bound.get());
   }
   if (std::find(too_large_.begin(), too_large_.end(), capacity.packed) != too_large_.end()) {
     return *latest_;
   }
-  std::unique_ptr<Plan> plan = Plan::within(*latest_, capacity);
-  if (plan) {
-    latest_ = all_.emplace_back(std::move(plan)).get();
+  std::unique_ptr<BoundGraph> bound = BoundGraph::within(*latest_, capacity);
+  if (bound) {
+    latest_ = all_.emplace_back(std::move(bound)).get();
   } else {
     too_large_.push_back(capacity.packed);
   }

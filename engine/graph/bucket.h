@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 
 namespace rondo {
 
@@ -16,31 +16,31 @@ namespace rondo {
 // that was resumed computes a batch as it would have.
 BatchCapacity bucket_of(const BatchCapacity& extent, const BatchCapacity& most);
 
-// The plans of a graph, or of a stage of it: one for the largest batches, which has the memory, and
-// within it, where the device records work, one per bucket. A recorded launch has as many steps as
-// its capacity has frames, so short batches need plans of their own, with recordings of their own
-// (Plan::run_recorded()). They share memory: a batch that one of them loads takes the place of what
-// another one loaded and computed.
+// A graph, or a stage of it, bound several times: one for the largest batches, which has the
+// memory, and within it, where the device records work, one per bucket. A recorded launch has as
+// many steps as its capacity has frames, so short batches need graphs of their own, with recordings
+// of their own (BoundGraph::run_recorded()). They share memory: a batch that one of them loads
+// takes the place of what another one loaded and computed.
 //
-// Borrows what Plan borrows. One thread at a time.
-class BucketedPlans {
+// Borrows what BoundGraph borrows. One thread at a time.
+class BucketedGraphs {
  public:
-  // Plan's arguments, for batches within `most`. All device memory is allocated here.
-  BucketedPlans(const Graph& graph, const Context& context, const BatchCapacity& most,
-                Parameters& parameters, int stage = all_stages);
+  // BoundGraph's arguments, for batches within `most`. All device memory is allocated here.
+  BucketedGraphs(const Graph& graph, const Context& context, const BatchCapacity& most,
+                 Parameters& parameters, int stage = all_stages);
 
-  // The plan of the bucket of a batch of this extent, which largest() holds. It is made when the
+  // The graph of the bucket of a batch of this extent, which largest() holds. It is made when the
   // bucket is met for the first time, and stays where it is. Where the bucket's arena would not fit
-  // into the largest one, which placement by size allows, that is the largest plan.
-  Plan& plan_for(const BatchCapacity& extent);
-  // What plan_for() returned last.
-  Plan& latest() const { return *latest_; }
-  Plan& largest() const { return *all_.front(); }
+  // into the largest one, which placement by size allows, that is the largest one.
+  BoundGraph& bound_for(const BatchCapacity& extent);
+  // What bound_for() returned last.
+  BoundGraph& latest() const { return *latest_; }
+  BoundGraph& largest() const { return *all_.front(); }
 
  private:
-  std::vector<std::unique_ptr<Plan>> all_;  // the largest first
-  std::vector<PackedCapacity> too_large_;   // buckets whose arenas do not fit, found out once
-  Plan* latest_;
+  std::vector<std::unique_ptr<BoundGraph>> all_;  // the largest first
+  std::vector<PackedCapacity> too_large_;         // buckets whose arenas do not fit, found out once
+  BoundGraph* latest_;
 };
 
 }  // namespace rondo

@@ -3,8 +3,8 @@
 // A value is a matrix (or a few planes of one) whose number of rows is symbolic: the packed frames
 // of the batch, its sequences, or a fixed number. A node is an op with inputs, outputs and
 // attributes; nodes are stored in execution order. A whole LSTM layer over time is one node, CTC is
-// one node, so a model is a few dozen nodes, and every pass over the graph (backward, memory plan,
-// pipeline split, gradient buckets, capture) is a loop over one vector.
+// one node, so a model is a few dozen nodes, and every pass over the graph (backward, memory
+// layout, pipeline split, gradient buckets, capture) is a loop over one vector.
 //
 // Build graphs through engine/layers; append_backward() adds the gradient nodes. Plain data: copy
 // it, compare it, hash it. Not synchronised.
@@ -205,7 +205,7 @@ void freeze_before(Graph& graph, std::string_view layer, std::string_view what);
 // To be called before append_backward: replaces the node that makes `loss` by one that is also the
 // maker of its input 0, as its rule has it (OpRule::fused), so that the value between them is never
 // in memory, where that has `least_columns` or more and no other node reads it. The maker stays,
-// for whoever keeps its value; a plan leaves out what nobody reads. Returns whether it did.
+// for whoever keeps its value; a bound graph leaves out what nobody reads. Returns whether it did.
 bool fuse_loss(Graph& graph, ValueId loss, int64_t least_columns);
 
 // The gradient value of an activation or input after append_backward, for those that asked for it

@@ -30,53 +30,53 @@ Context reference_context(const Context& context, Stream& stream) {
 
 }  // namespace
 
-Lockstep::Lockstep(Plan& plan, Parameters& parameters)
-    : plan_(plan),
+Lockstep::Lockstep(BoundGraph& bound, Parameters& parameters)
+    : bound_(bound),
       parameters_(parameters),
-      reference_parameters_(plan.graph(), cpu_device()),
+      reference_parameters_(bound.graph(), cpu_device()),
       stream_(cpu_device().make_stream()),
-      reference_(plan.graph(), reference_context(plan.context(), stream_), plan.capacity(),
+      reference_(bound.graph(), reference_context(bound.context(), stream_), bound.capacity(),
                  reference_parameters_, Reuse::never) {
-  if (!plan.context().device->host_memory()) {
+  if (!bound.context().device->host_memory()) {
     fail_input("kernels run beside their reference where the host can read the memory: cpu or sim");
   }
 }
 
 void Lockstep::load(const BatchView& batch) {
-  plan_.load(batch);
+  bound_.load(batch);
   reference_.load(batch);
 }
 
 void Lockstep::run() {
   const TensorView weights = parameters_.weights();
-  plan_.context().stream->synchronize();
+  bound_.context().stream->synchronize();
   copy_bytes(reference_parameters_.weights().data, weights.data, weights.bytes());
-  for (size_t i = 0; i < plan_.node_count(); ++i) {
-    const Node& node = plan_.node(i);
+  for (size_t i = 0; i < bound_.node_count(); ++i) {
+    const Node& node = bound_.node(i);
     auto mirror = [&](ValueId id) {
       if (id == no_value) return;
-      const TensorView from = plan_.view(id), to = reference_.view(id);
+      const TensorView from = bound_.view(id), to = reference_.view(id);
       if (from && to) copy_bytes(to.data, from.data, from.bytes());
     };
     for (ValueId id : node.inputs) mirror(id);
     for (ValueId id : node.outputs) {
       // Gradients are accumulated into: both start from the same sum.
-      if (id != no_value && plan_.graph().value(id).role == ValueRole::gradient) mirror(id);
+      if (id != no_value && bound_.graph().value(id).role == ValueRole::gradient) mirror(id);
     }
     reference_.run_node(i);
-    plan_.run_node(i);
-    plan_.context().stream->synchronize();
+    bound_.run_node(i);
+    bound_.context().stream->synchronize();
     for (ValueId id : node.outputs) compare(i, id);
   }
 }
 
 void Lockstep::compare(size_t node, ValueId id) {
   if (id == no_value) return;
-  const TensorView got = plan_.view(id), want = reference_.view(id);
+  const TensorView got = bound_.view(id), want = reference_.view(id);
   if (!got || !want) return;
-  const Value& value = plan_.graph().value(id);
+  const Value& value = bound_.graph().value(id);
   const int64_t plane = got.numel() / value.shape.planes;
-  const int64_t live = plan_.live_rows(value.shape) * value.shape.cols;
+  const int64_t live = bound_.live_rows(value.shape) * value.shape.cols;
   double largest = 0;
   for (int64_t p = 0; p < value.shape.planes; ++p) {
     for (int64_t i = 0; i < live; ++i) {
@@ -90,8 +90,8 @@ void Lockstep::compare(size_t node, ValueId id) {
       const double g = element(got, p * plane + i), w = element(want, p * plane + i);
       const bool same =
           std::isfinite(w) ? std::abs(g - w) <= bound : (std::isnan(w) ? std::isnan(g) : g == w);
-      RONDO_CHECK(same, "lockstep: node ", node, " (", plan_.node(node).op, ", ",
-                  name_of(plan_.context().backend), ") value '", value.name, "' ",
+      RONDO_CHECK(same, "lockstep: node ", node, " (", bound_.node(node).op, ", ",
+                  name_of(bound_.context().backend), ") value '", value.name, "' ",
                   to_string(value.shape), " plane ", p, " element ", i, ": got ", g, ", ref ", w,
                   ", allowed difference ", bound);
     }

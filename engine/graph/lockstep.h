@@ -6,30 +6,30 @@
 
 #include <string>
 
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 
 namespace rondo {
 
 class Lockstep {
  public:
-  // `plan` must outlive this object. Throws InputError when the host cannot read its device's
+  // `bound` must outlive this object. Throws InputError when the host cannot read its device's
   // memory.
-  explicit Lockstep(Plan& plan, Parameters& parameters);
+  explicit Lockstep(BoundGraph& bound, Parameters& parameters);
 
-  // As Plan::load and Plan::run, for both. run() throws Error naming node, variant, value, element,
-  // both numbers and the bound: |got - want| <= 2e-4 (f32) or 4e-2 (bf16) of the largest |want| of
-  // the value.
+  // As BoundGraph::load and BoundGraph::run, for both. run() throws Error naming node, variant,
+  // value, element, both numbers and the bound: |got - want| <= 2e-4 (f32) or 4e-2 (bf16) of the
+  // largest |want| of the value.
   void load(const BatchView& batch);
   void run();
   int64_t values_compared() const { return compared_; }
 
  private:
   void compare(size_t node, ValueId id);
-  Plan& plan_;
+  BoundGraph& bound_;
   Parameters& parameters_;
   Parameters reference_parameters_;
   Stream stream_;
-  Plan reference_;
+  BoundGraph reference_;
   int64_t compared_ = 0;
 };
 

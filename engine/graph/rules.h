@@ -27,7 +27,7 @@ int64_t value_elements(const Graph& graph, const BatchCapacity& capacity, const 
 // Numbers in a row of a value.
 int64_t value_columns(const BatchCapacity& capacity, const Shape& shape);
 
-// Hands a rule the memory behind its node's values, once per plan.
+// Hands a rule the memory behind its node's values, once per bound graph.
 class Binder {
  public:
   virtual ~Binder() = default;

@@ -9,7 +9,7 @@
 
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 #include "engine/graph/rules.h"
 #include "engine/plan/model_layers.h"
 #include "kernels/base/cpu/cgroup.h"
@@ -63,8 +63,8 @@ void measure_model(const MeasuredModel& m, DType compute, const Context& context
   const UniformBatch batch(m, g);
   Parameters parameters(g, *context.device);
   parameters.initialize(1);
-  Plan plan(g, context, batch.view.extent(), parameters);
-  std::vector<std::vector<double>> times(plan.node_count());
+  BoundGraph bound(g, context, batch.view.extent(), parameters);
+  std::vector<std::vector<double>> times(bound.node_count());
   Update update({}, parameters, context);
   std::vector<double> loads, updates;
   for (int i = -1; i < repetitions; ++i) {  // the first run warms up
@@ -77,9 +77,9 @@ void measure_model(const MeasuredModel& m, DType compute, const Context& context
     const TensorView gradients = parameters.gradients();
     context.device->fill_bytes(*context.stream, gradients.data, 0, gradients.bytes());
     const double clear = since_last();
-    plan.load(batch.view);
+    bound.load(batch.view);
     const double load = since_last();
-    plan.run([&](size_t node) {
+    bound.run([&](size_t node) {
       const double seconds = since_last();
       if (i >= 0) times[node].push_back(seconds);
     });
@@ -97,8 +97,8 @@ void measure_model(const MeasuredModel& m, DType compute, const Context& context
     samples.push_back({std::string(op), dtype, work, std::max(median(seconds), 1e-8), shape});
   };
   for (size_t n = 0; n < times.size(); ++n) {
-    if (!plan.memory().needed[n]) continue;
-    const Node& node = plan.node(n);
+    if (!bound.memory().needed[n]) continue;
+    const Node& node = bound.node(n);
     add(node.op, dtype_of(g, node), rule_of(node.op).work(g, node, of), times[n]);
   }
   if (compute != DType::f32) return;

@@ -3,8 +3,8 @@
 //
 // The passes of an update are simulated over the lists of steps that the engine runs
 // (engine/plan/simulation.h), with gradients summed in buckets beside them; memory is what the
-// engine's planner plans (engine/graph/planner.h), with weights, gradients, the buckets in which
-// they travel, and the optimiser's state, whole or divided over the ranks that hold the same
+// engine's planner plans (engine/graph/memory_layout.h), with weights, gradients, the buckets in
+// which they travel, and the optimiser's state, whole or divided over the ranks that hold the same
 // weights. Durations come from the rates of devices and links (engine/plan/machine.h,
 // engine/plan/cluster_links.h).
 //

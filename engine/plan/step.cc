@@ -4,7 +4,7 @@
 
 #include "engine/cut/sequence_cut.h"
 #include "engine/graph/batch_memory.h"
-#include "engine/graph/planner.h"
+#include "engine/graph/memory_layout.h"
 #include "engine/part_layout.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/split.h"
@@ -249,7 +249,7 @@ double Planner::memory(const Split& s, const BatchShape& batch, const Cut& c) co
   }
   const Graph graph = model_.staged(c.counts);
   const auto batch_bytes =
-      static_cast<double>(plan_batch_bytes(graph, capacity, cluster_.device.kind));
+      static_cast<double>(predict_batch_bytes(graph, capacity, cluster_.device.kind));
   double most = 0;
   for (int rank = 0; rank < s.pipeline; ++rank) {
     const double bytes = batch_bytes + weight_bytes(s, c.weights[static_cast<size_t>(rank)]);
@@ -261,7 +261,7 @@ double Planner::memory(const Split& s, const BatchShape& batch, const Cut& c) co
     }
     const int stage = s.pipeline == 1 ? all_stages : rank;
     const size_t arena =
-        plan_memory(graph, context_, capacity, Reuse::by_liveness, stage).arena_bytes;
+        lay_out_memory(graph, context_, capacity, Reuse::by_liveness, stage).arena_bytes;
     most = std::max(most, bytes + static_cast<double>(arena) * stored);
   }
   return most;

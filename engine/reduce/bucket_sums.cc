@@ -28,8 +28,8 @@ size_t last_writer(const Graph& graph, const std::string& parameter) {
 
 }  // namespace
 
-std::vector<GradientBucket> plan_buckets(const Graph& graph, const Parameters& parameters,
-                                         int64_t first, int64_t size) {
+std::vector<GradientBucket> gradient_buckets(const Graph& graph, const Parameters& parameters,
+                                             int64_t first, int64_t size) {
   std::vector<GradientBucket> pieces;
   const auto& entries = parameters.entries();
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -152,7 +152,8 @@ BucketSums::BucketSums(ProcessGroup& group, const Graph& graph, const Parameters
       at_(at),
       rank_(group.rank()),
       in_place_(group.size() == 2 && at == SumsAt::everywhere),
-      buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
+      buckets_(
+          gradient_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
       flights_(buckets_.size()) {
   RONDO_CHECK(parameters.device().kind() == DeviceKind::cpu, "gradients must be a cpu's");
   for (size_t i = 0; i < buckets_.size() && !in_place_; ++i) {

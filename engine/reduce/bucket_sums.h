@@ -33,8 +33,8 @@ struct GradientBucket {
 
 // Covers the flat array. A bucket is closed when it has reached its size: `first` elements for the
 // first, `size` for the others; a parameter is never divided.
-std::vector<GradientBucket> plan_buckets(const Graph& graph, const Parameters& parameters,
-                                         int64_t first, int64_t size);
+std::vector<GradientBucket> gradient_buckets(const Graph& graph, const Parameters& parameters,
+                                             int64_t first, int64_t size);
 
 // Rows of a bucket's elements as they lie in the flat array and in the memory in which they travel:
 // row i begins at flat + i * flat_stride there, and at packed + i * packed_stride here.

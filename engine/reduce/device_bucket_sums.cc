@@ -15,7 +15,8 @@ DeviceBucketSums::DeviceBucketSums(ProcessGroup& control, DeviceGroup& sums, con
       compute_(compute),
       width_(static_cast<int64_t>(size_of(parameters.dtype()))),
       at_(at),
-      buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
+      buckets_(
+          gradient_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
       travelling_(buckets_.size()) {
   RONDO_CHECK(control.size() == sums.size() && control.rank() == sums.rank(), "rank ",
               control.rank(), " of ", control.size(), " sums as rank ", sums.rank(), " of ",

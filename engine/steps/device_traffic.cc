@@ -1,7 +1,7 @@
 // Messages between stages from device to device.
 //
-// A message leaves from memory of its own, into which the plan's values are copied (or rounded), so
-// that the plan goes on, and arrives in such memory. Events order it all:
+// A message leaves from memory of its own, into which the bound graph's values are copied (or
+// rounded), so that the stage goes on, and arrives in such memory. Events order it all:
 //
 //   written   the compute stream has filled what leaves          the connection sends
 //   left      it has gone                                        its memory is filled again
@@ -47,9 +47,9 @@ class DeviceTraffic final : public StageTraffic {
 
   void begin_run() override;
   void expect(const StageMessage& m) override;
-  void take(const StageMessage& m, Plan& plan) override;
+  void take(const StageMessage& m, BoundGraph& bound) override;
   bool expects(const StageMessage& m) const override { return expected_.contains(m.tag); }
-  void send(const StageMessage& m, const Plan& plan) override;
+  void send(const StageMessage& m, const BoundGraph& bound) override;
   void advance() override {}
   void end_run() override;
   void abort(const std::string& reason) noexcept override;
@@ -176,18 +176,18 @@ void DeviceTraffic::expect(const StageMessage& m) {
   a.arrived.record(stream);
 }
 
-void DeviceTraffic::take(const StageMessage& m, Plan& plan) {
+void DeviceTraffic::take(const StageMessage& m, BoundGraph& bound) {
   const auto found = expected_.find(m.tag);
   RONDO_CHECK(found != expected_.end(), describe(m.action), ": its input was not expected");
   Arrival& a = *found->second;
   a.arrived.wait(*context_.stream);
-  unpack_on_device(plan, m.values, options_.wire, a.memory.as<std::byte>());
+  unpack_on_device(bound, m.values, options_.wire, a.memory.as<std::byte>());
   a.taken.record(*context_.stream);
   free_.push_back(&a);
   expected_.erase(found);
 }
 
-void DeviceTraffic::send(const StageMessage& m, const Plan& plan) {
+void DeviceTraffic::send(const StageMessage& m, const BoundGraph& bound) {
   Departures& departures = departures_.at(m.action.peer);
   Departure& d = departures.all[departures.next];
   departures.next = (departures.next + 1) % departures_per_link;
@@ -195,7 +195,7 @@ void DeviceTraffic::send(const StageMessage& m, const Plan& plan) {
   DeviceGroup& link = links_->to(m.action.peer);
   Stream& stream = link.stream();
   d.left.wait(*context_.stream);
-  pack_on_device(plan, m.values, options_.wire, d.memory.as<std::byte>());
+  pack_on_device(bound, m.values, options_.wire, d.memory.as<std::byte>());
   d.written.record(*context_.stream);
   d.written.wait(stream);
   const size_t recorded = timeline_.add(m.action);

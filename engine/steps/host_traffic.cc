@@ -24,9 +24,9 @@ class HostTraffic final : public StageTraffic {
 
   void begin_run() override {}
   void expect(const StageMessage& m) override;
-  void take(const StageMessage& m, Plan& plan) override;
+  void take(const StageMessage& m, BoundGraph& bound) override;
   bool expects(const StageMessage& m) const override { return arriving_.contains(m.tag); }
-  void send(const StageMessage& m, const Plan& plan) override;
+  void send(const StageMessage& m, const BoundGraph& bound) override;
   void advance() override { drop_departed(false); }
   void end_run() override { drop_departed(true); }
   void abort(const std::string&) noexcept override {}  // whoever unwinds does it
@@ -63,23 +63,23 @@ void HostTraffic::expect(const StageMessage& m) {
   parcel.work = group_.recv(m.action.peer, m.tag, parcel.bytes, within(options_.timeout));
 }
 
-void HostTraffic::take(const StageMessage& m, Plan& plan) {
+void HostTraffic::take(const StageMessage& m, BoundGraph& bound) {
   Parcel& parcel = arriving_.at(m.tag);
   parcel.work.wait();
   timeline_.set_end(parcel.recorded, parcel.work.end());
-  unpack_values(plan, m.values, options_.wire, parcel.bytes);
+  unpack_values(bound, m.values, options_.wire, parcel.bytes);
   spare_.push_back(std::move(parcel.bytes));
   arriving_.erase(m.tag);
 }
 
-void HostTraffic::send(const StageMessage& m, const Plan& plan) {
+void HostTraffic::send(const StageMessage& m, const BoundGraph& bound) {
   const size_t recorded = timeline_.add(m.action);
   timeline_.set_start(recorded, CommClock::now());
   Parcel& parcel = departing_.emplace_back();
   parcel.recorded = recorded;
   parcel.bytes = take_spare();
   parcel.bytes.resize(message_bytes(*m.graph, *m.layout, m.values, options_.wire));
-  pack_values(plan, m.values, options_.wire, parcel.bytes);
+  pack_values(bound, m.values, options_.wire, parcel.bytes);
   parcel.work = group_.send(m.action.peer, m.tag, parcel.bytes, within(options_.timeout));
 }
 

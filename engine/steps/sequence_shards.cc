@@ -80,9 +80,9 @@ void SequenceShards::find_exchanges() {
 }
 
 // The directions of a bidirectional layer one at a time. dx is made of both, so with the later one.
-SequenceShards::Pass SequenceShards::bind(Plan& plan, int stage) const {
+SequenceShards::Pass SequenceShards::bind(BoundGraph& bound, int stage) const {
   Pass pass;
-  pass.plan = &plan;
+  pass.bound = &bound;
   pass.early.resize(exchanges_.size());
   pass.late.resize(exchanges_.size());
   for (size_t i = 0; i < exchanges_.size(); ++i) {
@@ -91,8 +91,8 @@ SequenceShards::Pass SequenceShards::bind(Plan& plan, int stage) const {
     if (e.directions == 1 || node.stage != stage) continue;
     const auto alone = time_rule_of(node).one_direction;
     const int early = e.early(rank_, ranks_);
-    pass.early[i] = plan.bind_part(e.node, alone(node, early, false));
-    pass.late[i] = plan.bind_part(e.node, alone(node, 1 - early, true));
+    pass.early[i] = bound.bind_part(e.node, alone(node, early, false));
+    pass.late[i] = bound.bind_part(e.node, alone(node, 1 - early, true));
   }
   return pass;
 }
@@ -110,7 +110,7 @@ void SequenceShards::begin(Pass& pass, const BatchSlice& slice, const BatchView&
     std::vector<ValueId> fed = e.in;
     if (e.pool) fed.push_back(e.backward ? e.pool->share : e.pool->whole);
     for (ValueId id : fed) {
-      const TensorView view = pass.plan->view(id);
+      const TensorView view = pass.bound->view(id);
       if (view) context_.device->fill_bytes(*context_.stream, view.data, 0, view.bytes());
     }
   }
@@ -171,8 +171,8 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
 
 void SequenceShards::compute(Pass& pass, size_t exchange, int direction) {
   const Exchange& e = exchanges_[exchange];
-  pass.plan->run_recorded(2 * exchange + static_cast<size_t>(direction), [&] {
-    if (e.directions == 1) return pass.plan->run_node(e.node);
+  pass.bound->run_recorded(2 * exchange + static_cast<size_t>(direction), [&] {
+    if (e.directions == 1) return pass.bound->run_node(e.node);
     const bool early = direction == e.early(rank_, ranks_);
     (early ? pass.early : pass.late)[exchange](context_);
   });
@@ -192,7 +192,7 @@ void SequenceShards::begin_meeting(Pass& pass, size_t exchange) {
   const Exchange& e = exchanges_[exchange];
   if (e.halo) return begin_halo(pass, exchange);
   if (e.backward) take_share(pass, *e.pool);
-  pass.plan->run_node(e.node);
+  pass.bound->run_node(e.node);
   if (!e.backward) send_partial(pass, exchange);
 }
 
@@ -206,7 +206,7 @@ void SequenceShards::end_meeting(Pass& pass, size_t exchange) {
 // part is that of the left neighbour's last ones.
 void SequenceShards::begin_halo(Pass& pass, size_t exchange) {
   const Exchange& e = exchanges_[exchange];
-  if (!e.backward) pass.plan->run_node(e.node);
+  if (!e.backward) pass.bound->run_node(e.node);
   const ValueId right = e.backward ? e.halo->dafter : e.halo->tail;
   const ValueId left = e.backward ? e.halo->dbefore : e.halo->head;
   if (rank_ + 1 < ranks_) send_frames(pass, right, rank_ + 1, number(pass.number, exchange, 0));
@@ -219,7 +219,7 @@ void SequenceShards::end_halo(Pass& pass, size_t exchange) {
   const ValueId right = e.backward ? e.halo->dtail : e.halo->after;
   if (rank_ > 0) receive_frames(pass, left, rank_ - 1, number(pass.number, exchange, 0));
   if (rank_ + 1 < ranks_) receive_frames(pass, right, rank_ + 1, number(pass.number, exchange, 1));
-  if (e.backward) pass.plan->run_node(e.node);
+  if (e.backward) pass.bound->run_node(e.node);
 }
 
 // One direction's planes of states.
@@ -228,7 +228,7 @@ std::vector<ShardBorders::Rows> SequenceShards::planes(const Pass& pass,
                                                        int direction) const {
   std::vector<ShardBorders::Rows> planes;
   for (ValueId id : values) {
-    const TensorView view = pass.plan->view(id);
+    const TensorView view = pass.bound->view(id);
     const size_t plane = view.bytes() / static_cast<size_t>(chunk_.graph.shape(id).planes);
     planes.push_back({static_cast<std::byte*>(view.data) + static_cast<size_t>(direction) * plane,
                       row_bytes(chunk_.graph, id)});
@@ -238,7 +238,7 @@ std::vector<ShardBorders::Rows> SequenceShards::planes(const Pass& pass,
 
 // All planes of a value: a frame each.
 ShardBorders::Rows SequenceShards::frames_of(const Pass& pass, ValueId id) const {
-  const TensorView view = pass.plan->view(id);
+  const TensorView view = pass.bound->view(id);
   const auto planes = static_cast<size_t>(chunk_.graph.shape(id).planes);
   return {static_cast<std::byte*>(view.data), row_bytes(chunk_.graph, id), planes,
           view.bytes() / planes};
@@ -287,7 +287,7 @@ void for_weighted(const ChunkGraph& chunk, const PooledLayer& pool, const Packed
 
 // A value of sequences where the host can read it.
 TensorView SequenceShards::fetched(const Pass& pass, ValueId id) {
-  TensorView view = pass.plan->view(id);
+  TensorView view = pass.bound->view(id);
   view.data =
       const_cast<std::byte*>(borders_.fetched(static_cast<std::byte*>(view.data), view.bytes()));
   return view;
@@ -330,7 +330,7 @@ void SequenceShards::add_partials(Pass& pass, size_t exchange) {
     }
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
   }
-  const TensorView view = pass.plan->view(pool.whole);
+  const TensorView view = pass.bound->view(pool.whole);
   visit_floating(view.dtype, [&]<class T>(T) {
     std::vector<T> whole(sums.size());
     for (size_t i = 0; i < pass.lengths.size(); ++i) {
@@ -343,7 +343,7 @@ void SequenceShards::add_partials(Pass& pass, size_t exchange) {
 
 // pool_grad divides by the part's length: what it gets is scaled to make it the whole's.
 void SequenceShards::take_share(const Pass& pass, const PooledLayer& pool) {
-  const TensorView from = fetched(pass, pool.gradient), to = pass.plan->view(pool.share);
+  const TensorView from = fetched(pass, pool.gradient), to = pass.bound->view(pool.share);
   const int64_t cols = chunk_.graph.shape(pool.partial).cols;
   visit_floating(from.dtype, [&]<class T>(T) {
     std::vector<T> share(pass.lengths.size() * static_cast<size_t>(cols));
@@ -365,7 +365,7 @@ void SequenceShards::add_losses(const Pass& pass, LossTotals& totals, std::vecto
   totals.frames += static_cast<double>(pass.slice->layout().extent.rows);
   if (by_sequence && rank_ != 0) return;
   const TensorView view = fetched(pass, chunk_.loss);
-  const auto rows = static_cast<size_t>(pass.plan->live_rows(value.shape));
+  const auto rows = static_cast<size_t>(pass.bound->live_rows(value.shape));
   losses.resize(rows);
   for (size_t i = 0; i < rows; ++i) {
     const double loss =

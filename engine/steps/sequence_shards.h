@@ -21,10 +21,11 @@
 // behind its gradient those of these frames (HaloLayer in engine/cut/sequence_graph.h).
 //
 // On any device; what crosses a cut goes by way of the host (engine/steps/shard_borders.h).
-// Where the device records work, a slice runs with a plan of its bucket (engine/graph/bucket.h),
-// and what it computes between two messages, the time loop of a layer say, is one recording; weight
-// gradients, few launches each, are not recorded. One thread at a time. Throws InputError for
-// models that cannot be cut (engine/cut/sequence_graph.h), CommError when a rank fails.
+// Where the device records work, a slice runs with the bound graph of its bucket
+// (engine/graph/bucket.h), and what it computes between two messages, the time loop of a layer say,
+// is one recording; weight gradients, few launches each, are not recorded. One thread at a time.
+// Throws InputError for models that cannot be cut (engine/cut/sequence_graph.h), CommError when a
+// rank fails.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,7 @@
 #include "comm/schedule_timing.h"
 #include "engine/cut/sequence_cut.h"
 #include "engine/cut/sequence_graph.h"
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 #include "engine/steps/shard_borders.h"
 #include "kernels/totals/totals.h"
 
@@ -79,18 +80,18 @@ class SequenceShards {
   // In the order of their nodes.
   const std::vector<Exchange>& exchanges() const { return exchanges_; }
 
-  // A micro-batch on its way through a plan.
+  // A micro-batch on its way through a bound graph.
   struct Pass {
-    Plan* plan = nullptr;
+    BoundGraph* bound = nullptr;
     const BatchSlice* slice = nullptr;
     std::vector<int32_t> lengths = {};         // of whole sequences, in their order here
     size_t number = 0;                         // of the micro-batch: for messages
     std::vector<Thunk> early = {}, late = {};  // by exchange, where there are two directions
     std::vector<std::byte> partial = {};       // of a pooling, as it was sent
   };
-  // The pass of a plan of a stage of chunk().graph.
-  Pass bind(Plan& plan, int stage) const;
-  // `slice` of `whole` has been loaded into the plan, and lives until the pass is over.
+  // The pass of a stage of chunk().graph, bound.
+  Pass bind(BoundGraph& bound, int stage) const;
+  // `slice` of `whole` has been loaded into it, and lives until the pass is over.
   void begin(Pass& pass, const BatchSlice& slice, const BatchView& whole, size_t number) const;
 
   // Messages until finish() may take so long; finish() waits for those that were sent.
@@ -109,8 +110,8 @@ class SequenceShards {
   // Posts the receives of a run_direction() that will come, of the micro-batch whose slice this
   // is.
   void expect(const BatchSlice& slice, size_t micro_batch, size_t exchange, int direction);
-  // run_direction() records what it computes as parts of the pass's plan below this number
-  // (Plan::run_recorded()).
+  // run_direction() records what it computes as parts of the pass's graph below this number
+  // (BoundGraph::run_recorded()).
   size_t recorded_parts() const { return 2 * exchanges_.size(); }
   // Where shards meet: what others need of this one is sent, and then what it needs of them waited
   // for. A pooling's parts and their sum; a convolution's halos.

@@ -1,5 +1,5 @@
 // The messages between shards of sequences: states of layers and of CTC, and their gradients, from
-// the memory of one shard's plan into that of another's. For engine/steps/sequence_shards.h.
+// the memory of one shard's bound graph into that of another's. For engine/steps/sequence_shards.h.
 //
 // A state is rows, one per sequence, in one plane or several. They travel in the order of the whole
 // batch, for each shard sorts its sequences in its own way.

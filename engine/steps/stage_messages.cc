@@ -20,13 +20,13 @@ size_t width_on_wire(DType dtype, Wire wire) {
 
 // copy(value's memory, elements, narrow) for each plane's live rows, in order.
 template <class Copy>
-void for_planes(const Plan& plan, std::span<const ValueId> values, Wire wire, Copy copy) {
+void for_planes(const BoundGraph& bound, std::span<const ValueId> values, Wire wire, Copy copy) {
   for (ValueId id : values) {
-    const TensorView view = plan.view(id);
-    const Value& value = plan.graph().value(id);
+    const TensorView view = bound.view(id);
+    const Value& value = bound.graph().value(id);
     RONDO_CHECK(view, "value '", value.name, "' crosses stages but has no memory");
     const Shape& shape = value.shape;
-    const auto elements = static_cast<size_t>(plan.live_rows(shape) * shape.cols);
+    const auto elements = static_cast<size_t>(bound.live_rows(shape) * shape.cols);
     const size_t plane = view.bytes() / static_cast<size_t>(shape.planes);
     for (int64_t p = 0; p < shape.planes; ++p) {
       copy(static_cast<std::byte*>(view.data) + static_cast<size_t>(p) * plane, elements,
@@ -104,13 +104,13 @@ size_t message_bytes(const Graph& graph, const PackedHost& layout, std::span<con
   return bytes;
 }
 
-void pack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void pack_values(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                  std::span<std::byte> message) {
-  const Context& c = plan.context();
+  const Context& c = bound.context();
   const bool direct = c.device->kind() == DeviceKind::cpu;
   std::vector<float> fetched;
   size_t at = 0;
-  for_planes(plan, values, wire, [&](std::byte* from, size_t n, DType dtype, bool narrow) {
+  for_planes(bound, values, wire, [&](std::byte* from, size_t n, DType dtype, bool narrow) {
     const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
     RONDO_CHECK(at + bytes <= message.size(), "a message of ", message.size(), " bytes is full");
     if (narrow) {
@@ -134,13 +134,13 @@ void pack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
   RONDO_CHECK(at == message.size(), "a message of ", message.size(), " bytes got ", at);
 }
 
-void unpack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void unpack_values(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                    std::span<const std::byte> message) {
-  const Context& c = plan.context();
+  const Context& c = bound.context();
   const bool direct = c.device->kind() == DeviceKind::cpu;
   std::vector<float> widened;
   size_t at = 0;
-  for_planes(plan, values, wire, [&](std::byte* to, size_t n, DType dtype, bool narrow) {
+  for_planes(bound, values, wire, [&](std::byte* to, size_t n, DType dtype, bool narrow) {
     const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
     RONDO_CHECK(at + bytes <= message.size(), "a message of ", message.size(), " bytes is short");
     if (narrow) {
@@ -205,10 +205,10 @@ size_t most_device_message_bytes(const Graph& graph, const BatchCapacity& capaci
   return bytes;
 }
 
-void pack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void pack_on_device(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                     std::byte* message) {
-  const Context& c = plan.context();
-  for_planes(plan, values, wire, [&](std::byte* from, size_t n, DType dtype, bool narrow) {
+  const Context& c = bound.context();
+  for_planes(bound, values, wire, [&](std::byte* from, size_t n, DType dtype, bool narrow) {
     const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
     if (narrow && n > 0) {
       cast_on_device(c, message, DType::bf16, from, dtype, n);
@@ -219,10 +219,10 @@ void pack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire
   });
 }
 
-void unpack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void unpack_on_device(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                       const std::byte* message) {
-  const Context& c = plan.context();
-  for_planes(plan, values, wire, [&](std::byte* to, size_t n, DType dtype, bool narrow) {
+  const Context& c = bound.context();
+  for_planes(bound, values, wire, [&](std::byte* to, size_t n, DType dtype, bool narrow) {
     const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
     if (narrow && n > 0) {
       // Only read.

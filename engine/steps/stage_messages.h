@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/group/process_group.h"
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 
 namespace rondo {
 
@@ -30,24 +30,24 @@ size_t message_bytes(const Graph& graph, const PackedHost& layout, std::span<con
                      Wire wire);
 
 // Live rows of all planes, value after value. `message`, in host memory, is as long as
-// message_bytes() says; values are where the plan's device has them, and copies to and from there
+// message_bytes() says; values are where the graph's device has them, and copies to and from there
 // are waited for. bf16 on the wire is rounded to nearest, ties to even.
-void pack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void pack_values(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                  std::span<std::byte> message);
-void unpack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void unpack_values(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                    std::span<const std::byte> message);
 
-// The same for messages in the memory of the plan's device: enqueued on the plan's stream, rounded
-// by kernels. Each plane's rows begin at a multiple of device_message_alignment bytes.
+// The same for messages in the memory of the graph's device: enqueued on the graph's stream,
+// rounded by kernels. Each plane's rows begin at a multiple of device_message_alignment bytes.
 inline constexpr size_t device_message_alignment = 256;
 size_t device_message_bytes(const Graph& graph, const PackedHost& layout,
                             std::span<const ValueId> values, Wire wire);
 // The bytes of the longest message of a batch within the capacity.
 size_t most_device_message_bytes(const Graph& graph, const BatchCapacity& capacity,
                                  std::span<const ValueId> values, Wire wire);
-void pack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void pack_on_device(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                     std::byte* message);
-void unpack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+void unpack_on_device(const BoundGraph& bound, std::span<const ValueId> values, Wire wire,
                       const std::byte* message);
 
 }  // namespace rondo

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "comm/group/process_group.h"
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 #include "engine/steps/run_timeline.h"
 #include "engine/steps/stage_links.h"
 
@@ -48,10 +48,10 @@ class StageTraffic {
 
   virtual void begin_run() = 0;
   virtual void expect(const StageMessage& message) = 0;
-  // What was expected, into the plan's values. Returns when, or queued after, it has arrived.
-  virtual void take(const StageMessage& message, Plan& plan) = 0;
+  // What was expected, into the graph's values. Returns when, or queued after, it has arrived.
+  virtual void take(const StageMessage& message, BoundGraph& bound) = 0;
   virtual bool expects(const StageMessage& message) const = 0;
-  virtual void send(const StageMessage& message, const Plan& plan) = 0;
+  virtual void send(const StageMessage& message, const BoundGraph& bound) = 0;
   // A message may have left by now.
   virtual void advance() = 0;
   // Waits until everything has left, and arrived.

@@ -128,14 +128,14 @@ void StepRunner::cut(const Graph& graph) {
   from_upper_ = crossing_values(graph, stage_ + 1, stage_);
   to_upper_ = crossing_values(graph, stage_, stage_ + 1);
   if (schedule().stages() > 1) forget_unread_inputs(graph_, stage_);
-  // In the order in which they run, which is the one that memory is planned for.
+  // In the order in which they run, which is the one that memory is laid out for.
   if (splits_backward(schedule())) {
     std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(),
                           [](const Node& n) { return n.phase != Phase::weight_gradient; });
   }
 }
 
-// The lowest plan that no other micro-batch has at the time.
+// The lowest slot that no other micro-batch has at the time.
 void StepRunner::assign_slots() {
   slot_of_.assign(static_cast<size_t>(schedule().micro_batches), 0);
   std::vector<bool> taken;
@@ -154,17 +154,17 @@ void StepRunner::assign_slots() {
 }
 
 void StepRunner::reserve(const BatchCapacity& capacity) {
-  if (planned_ && capacity_.holds(capacity)) return;
-  if (planned_) context_.stream->synchronize();  // the plans may be running
-  capacity_ = planned_ ? BatchCapacity::merge(capacity_, capacity) : capacity;
-  planned_ = false;  // where there is not enough memory
+  if (reserved_ && capacity_.holds(capacity)) return;
+  if (reserved_) context_.stream->synchronize();  // the graphs may be running
+  capacity_ = reserved_ ? BatchCapacity::merge(capacity_, capacity) : capacity;
+  reserved_ = false;  // where there is not enough memory
   passes_.clear();
-  plans_.clear();
+  graphs_.clear();
   for (int i = 0; i < slots_; ++i) {
-    plans_.emplace_back(graph_, context_, capacity_, parameters_, stage_);
+    graphs_.emplace_back(graph_, context_, capacity_, parameters_, stage_);
   }
   if (traffic_) traffic_->reserve(most_traffic());
-  planned_ = true;
+  reserved_ = true;
 }
 
 // As if no micro-batch were empty.
@@ -184,19 +184,19 @@ StageTraffic::Most StepRunner::most_traffic() const {
   return most;
 }
 
-BucketedPlans& StepRunner::plans_of(const Action& a) {
-  return plans_.at(static_cast<size_t>(slot_of_.at(static_cast<size_t>(a.micro_batch))));
+BucketedGraphs& StepRunner::graphs_of(const Action& a) {
+  return graphs_.at(static_cast<size_t>(slot_of_.at(static_cast<size_t>(a.micro_batch))));
 }
 
 size_t StepRunner::arena_bytes() const {
   size_t bytes = 0;
-  for (const BucketedPlans& plans : plans_) bytes += plans.largest().arena_bytes();
+  for (const BucketedGraphs& graphs : graphs_) bytes += graphs.largest().arena_bytes();
   return bytes;
 }
 
 size_t StepRunner::batch_bytes() const {
   size_t bytes = 0;
-  for (const BucketedPlans& plans : plans_) bytes += plans.largest().batch_bytes();
+  for (const BucketedGraphs& graphs : graphs_) bytes += graphs.largest().batch_bytes();
   return bytes;
 }
 
@@ -332,7 +332,7 @@ void StepRunner::act(const Action& a) {
     timeline_.set_end(place, CommClock::now());
   } else if (is_send(a.kind)) {
     const bool up = goes_up(a.kind);
-    traffic_->send(message(a, up, other_stage(a)), plan_of(a));
+    traffic_->send(message(a, up, other_stage(a)), bound_of(a));
   }
 }
 
@@ -371,7 +371,7 @@ void StepRunner::end(std::span<const Step> stretch, const StepHooks& hooks) {
   auto& place = computing_.at(static_cast<size_t>(a.micro_batch));
   note_time(place.value(), true);
   place.reset();
-  if (makes_losses(a.kind) && hooks.after_loss) hooks.after_loss(a.micro_batch, plan_of(a));
+  if (makes_losses(a.kind) && hooks.after_loss) hooks.after_loss(a.micro_batch, bound_of(a));
 }
 
 // When the stream comes here.
@@ -392,11 +392,11 @@ void StepRunner::load(const Action& a) {
     if (graph_.find(in.name) != no_value) inputs_.push_back(in);
   }
   batch.inputs = inputs_;
-  Plan& plan = plans_of(a).plan_for(batch.extent());
-  plan.load(batch);
+  BoundGraph& bound = graphs_of(a).bound_for(batch.extent());
+  bound.load(batch);
   if (!shards_) return;
-  const auto [pass, is_new] = passes_.try_emplace(&plan);
-  if (is_new) pass->second = shards_->bind(plan, stage_);
+  const auto [pass, is_new] = passes_.try_emplace(&bound);
+  if (is_new) pass->second = shards_->bind(bound, stage_);
   shards_->begin(pass->second, slices_[m], whole_[m], m);
 }
 
@@ -419,11 +419,11 @@ std::pair<size_t, size_t> StepRunner::nodes_of(const Step& step) const {
 
 void StepRunner::run_range(const Step& step, const NodeDone& done) {
   const auto [first, end] = nodes_of(step);
-  Plan& plan = plan_of(step.action);
+  BoundGraph& bound = bound_of(step.action);
   for (size_t i = first; i < end; ++i) {
     const Node& node = graph_.nodes[i];
     if (node.stage != stage_ || !runs(step.action.kind, node.phase)) continue;
-    if (!shards_ || !shards_->is_duplicate(node)) plan.run_node(i);
+    if (!shards_ || !shards_->is_duplicate(node)) bound.run_node(i);
     if (done) done(i);
   }
 }
@@ -436,14 +436,14 @@ void StepRunner::run_nodes(std::span<const Step> stretch, const StepHooks& hooks
   const auto range = nodes_of(step);
   if (range.first == range.second && stretch.size() == 1) return;
   const double began = shards_ ? shards_->seconds() : 0;
-  Plan& plan = plan_of(a);
+  BoundGraph& bound = bound_of(a);
   const auto pass = [&] {
     if (hooks.before && a.kind == Kind::forward) hooks.before();
     for (const Step& part : stretch) {
       run_range(part, part.action.kind == Kind::forward ? NodeDone() : done);
     }
     if (hooks.with_loss && whole_computation && makes_losses(a.kind)) {
-      hooks.with_loss(a.micro_batch, plan);
+      hooks.with_loss(a.micro_batch, bound);
     }
     if (hooks.after && stretch.back().action.kind != Kind::forward) hooks.after();
   };
@@ -456,7 +456,7 @@ void StepRunner::run_nodes(std::span<const Step> stretch, const StepHooks& hooks
     const size_t kind = stretch.size() > 1 ? kinds - 1 : static_cast<size_t>(a.kind);
     const size_t place = whole_computation ? exchanges_.size() : static_cast<size_t>(step.exchange);
     const size_t part = (hooks.recording.value_or(0) * kinds + kind) * places + place;
-    plan.run_recorded((shards_ ? shards_->recorded_parts() : 0) + part, pass);
+    bound.run_recorded((shards_ ? shards_->recorded_parts() : 0) + part, pass);
   }
   if (!shards_) return;
   shards_->post_leaving(SequenceShards::Leaving::arrived);
@@ -491,7 +491,7 @@ void StepRunner::run_weights(const StepHooks& hooks) {
     if (nodes[i].stage != stage_ || nodes[i].phase != Phase::weight_gradient) continue;
     const double began = shards_->seconds();
     for (int m = 0; m < schedule().micro_batches && !shards_->is_duplicate(nodes[i]); ++m) {
-      if (!empty(m)) plan_of({Kind::weight_backward, stage_, m}).run_node(i);
+      if (!empty(m)) bound_of({Kind::weight_backward, stage_, m}).run_node(i);
     }
     shards_->post_leaving(SequenceShards::Leaving::arrived);
     shards_->note(Kind::weight_backward, 0, -1, -1, began);
@@ -509,7 +509,7 @@ void StepRunner::receive_inputs(const Action& a) {
   if (shards_) shards_->post_leaving(SequenceShards::Leaving::all);
   const StageMessage m = message(a, a.kind == Kind::forward, stage_);
   RONDO_CHECK(traffic_->expects(m), describe(a), " has no input");
-  traffic_->take(m, plan_of(a));
+  traffic_->take(m, bound_of(a));
 }
 
 }  // namespace rondo

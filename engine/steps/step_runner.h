@@ -8,8 +8,8 @@
 // order of the schedule keeps them from deadlocking. What shards exchange inside a pass is
 // SequenceShards' (engine/steps/sequence_shards.h).
 //
-// Memory: a micro-batch needs a plan (activations) of its stage from its forward to its backward,
-// or to its weight gradient where that is apart; there are as many plans as the schedule stores
+// Memory: a micro-batch needs a bound graph (activations) of its stage from its forward to its
+// backward, or to its weight gradient where that is apart; there are as many as the schedule stores
 // activations, and they are used again. All share the stage's parameters, into whose gradients they
 // accumulate, in the order of the micro-batches. Where the device records work each of them is one
 // per bucket (engine/graph/bucket.h), in the memory of the largest.
@@ -58,9 +58,9 @@ struct StepHooks {
   std::function<void()> before = {}, after = {};
   // With the nodes of a micro-batch, behind those that make the last stage's losses: its forward
   // pass, or where shards need beta for them its (input) backward pass.
-  std::function<void(int micro_batch, const Plan& plan)> with_loss = {};
+  std::function<void(int micro_batch, const BoundGraph& bound)> with_loss = {};
   // When these have run, or been queued; never a part of a recording.
-  std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
+  std::function<void(int micro_batch, const BoundGraph& bound)> after_loss = {};
   // A node of the last micro-batch's backward has run, or been queued. Where micro-batches are
   // woven: one that makes weight gradients, for all of them.
   std::function<void(size_t node)> after_node = {};
@@ -101,17 +101,18 @@ class StepRunner {
   // the schedule has beyond those that are given.
   void run(std::span<const BatchView> micro_batches, const StepHooks& hooks = {});
 
-  // The plan for a micro-batch of this extent, which is reserve()d, for who runs it by himself.
-  Plan& plan_for(const BatchCapacity& extent) { return plans_.at(0).plan_for(extent); }
+  // The bound graph for a micro-batch of this extent, which is reserve()d, for who runs it by
+  // himself.
+  BoundGraph& bound_for(const BatchCapacity& extent) { return graphs_.at(0).bound_for(extent); }
   const PipelineSchedule& schedule() const { return schedule_.schedule; }
   int stage() const { return stage_; }
-  // The graph that the stage's plans run: after_node's indices count its nodes.
+  // The graph that the stage runs: after_node's indices count its nodes.
   const Graph& stage_graph() const { return graph_; }
   // SequenceShards::add_losses() on the ranks of the last stage, when a micro-batch has its losses
-  // and keeps its plan.
+  // and keeps its bound graph.
   void add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses);
 
-  // The bytes of all plans.
+  // The bytes of all bound graphs.
   size_t arena_bytes() const;
   size_t batch_bytes() const;
   // The bytes of messages, on the device.
@@ -128,9 +129,9 @@ class StepRunner {
   void list_exchanges();
   void cut(const Graph& graph);
   void assign_slots();
-  BucketedPlans& plans_of(const Action& action);
-  Plan& plan_of(const Action& action) { return plans_of(action).latest(); }
-  SequenceShards::Pass& pass_of(const Action& action) { return passes_.at(&plan_of(action)); }
+  BucketedGraphs& graphs_of(const Action& action);
+  BoundGraph& bound_of(const Action& action) { return graphs_of(action).latest(); }
+  SequenceShards::Pass& pass_of(const Action& action) { return passes_.at(&bound_of(action)); }
   bool empty(int micro_batch) const;
   uint32_t tag(bool up, int reader, int micro_batch) const;
   StageMessage message(const Action& action, bool up, int reader) const;
@@ -168,11 +169,11 @@ class StepRunner {
   std::vector<ValueId> from_lower_, to_lower_, from_upper_, to_upper_;
   std::vector<int> slot_of_;  // by micro-batch
   int slots_ = 0;
-  std::vector<BucketedPlans> plans_;  // by slot
-  std::vector<size_t> exchanges_;     // places in SequenceShards::exchanges()
+  std::vector<BucketedGraphs> graphs_;  // by slot
+  std::vector<size_t> exchanges_;       // places in SequenceShards::exchanges()
   BatchCapacity capacity_;
-  bool planned_ = false;
-  std::map<const Plan*, SequenceShards::Pass> passes_;  // of shards
+  bool reserved_ = false;
+  std::map<const BoundGraph*, SequenceShards::Pass> passes_;  // of shards
 
   // The state of a run.
   std::span<const BatchView> whole_;

@@ -125,7 +125,7 @@ class Trainer {
     started_ = began - s_.state.seconds;
     last_checkpoint_ = began;
     TrainingBatches batches(config_, *s_.train, share(), model_->weights());
-    ranks_.together([&] { plan(batches); });
+    ranks_.together([&] { prepare(batches); });
     results_->start(started_, schedule_.expected_steps());
     vote();
     ranks_.sum(votes_);
@@ -227,7 +227,7 @@ class Trainer {
   }
 
   // Memory for the largest batch of the first epochs, before the first step.
-  void plan(TrainingBatches& batches) {
+  void prepare(TrainingBatches& batches) {
     const BatchCapacity capacity = batches.largest(3);
     if (capacity.packed.sequences > 0) {
       model_->reserve(capacity);

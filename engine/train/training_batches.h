@@ -11,7 +11,7 @@
 
 namespace rondo {
 
-// A batch of the whole plan, which is the same on all ranks and for any number of them.
+// A batch of the whole world, which is the same on all ranks and for any number of them.
 struct BatchPosition {
   uint64_t epoch = 0;
   int64_t step = 0;  // within the epoch

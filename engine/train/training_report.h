@@ -52,7 +52,7 @@ class TrainingReport {
   // Instead of begin(), where a run goes on with other ranks than before; `validation_again`: with
   // the validation that belongs to this step.
   void regrouped(const TrainingState& state, const KeptRun& kept, bool validation_again);
-  // Into the log: what is planned, in bytes, and what is resident now.
+  // Into the log: what is laid out, in bytes, and what is resident now.
   void memory(const TrainingState& state, size_t activations);
   void problems(const ManifestDataset& data, const std::string& manifest);
   // Recordings of a lower rate than the model's, or with nothing in the upper part of theirs.

@@ -7,8 +7,8 @@
 //   lengths      5 3 2          row_offsets  0 3 6 8 9 10
 //   batch_sizes  3 3 2 1 1      (frame 0: rows 0-2, frame 1: rows 3-5, frame 2: rows 6-7, ...)
 //
-// Capacity is what the host knows when it plans memory and captures graphs: upper bounds. Extent
-// is what this batch really holds; it lives in device memory next to the data, so that one plan
+// Capacity is what the host knows when it lays out memory and captures graphs: upper bounds. Extent
+// is what this batch really holds; it lives in device memory next to the data, so that one graph
 // (or one captured graph) serves every batch of a bucket. Kernels size their launches by capacity
 // and stop at the extent: rows at or past extent->rows may hold anything (NaN too), are never read
 // for a result, and may be written.

@@ -159,7 +159,7 @@ struct CtcGpuWorkspace {
   void place(std::byte* memory);
 
  private:
-  void plan_segments(int32_t frames);
+  void size_segments(int32_t frames);
 
   int64_t rows_, sequences_;
   bool with_grad_;

@@ -37,7 +37,7 @@ struct DropoutArgs {
   TensorView y;
   double p = 0;
   uint32_t layer = 0;
-  const uint64_t* step_seed = nullptr;  // device memory: may change between runs of one plan
+  const uint64_t* step_seed = nullptr;  // device memory: may change between runs of one graph
   int64_t channels = 0;                 // 0: each value is kept or dropped by itself
 };
 

@@ -17,8 +17,8 @@ constexpr int64_t b_block_floats = 2 << 20;   // 8 MiB: the shared block of b in
 constexpr double work_per_thread = 1 << 20;   // multiply-adds worth waking a thread for
 constexpr int64_t private_floats = 8 << 20;   // 32 MiB: for a block of b per thread
 
-// Sizes that depend on the capacity alone, so that the workspace can be planned.
-struct Plan {
+// Sizes that depend on the capacity alone, so that the workspace can be laid out.
+struct Blocking {
   int64_t units;  // steps of k per block, at most
   int64_t nc;     // columns of b packed at a time
   int64_t mc;     // rows of a packed at a time, at most
@@ -28,8 +28,8 @@ struct Plan {
   int b_buffers;
 };
 
-Plan make_plan(const GemmArgs& g, const GemmKernel& kernel, int threads) {
-  Plan p;
+Blocking blocking_of(const GemmArgs& g, const GemmKernel& kernel, int threads) {
+  Blocking p;
   const int64_t units = std::max<int64_t>(kernel.units(g.k), kernel.step);
   // A bf16 result is rounded once, so its sum over k may not be cut.
   p.units = g.c_dtype == DType::bf16 ? units : std::min(units, l1_units);
@@ -58,7 +58,7 @@ struct Job {
   GemmArgs g;
   GemmExtent e;
   const GemmKernel& kernel;
-  const Plan& plan;
+  const Blocking& blocking;
   int workers;
   const float* bias;
   float* b_blocks;  // workers == 1 ? 1 : 2
@@ -72,9 +72,9 @@ struct Job {
 
   int64_t k_blocks() const {
     // With k == 0 one empty block still scales c.
-    return std::max<int64_t>(ceil_div(kernel.units(e.k), plan.units), 1);
+    return std::max<int64_t>(ceil_div(kernel.units(e.k), blocking.units), 1);
   }
-  int64_t blocks() const { return ceil_div(e.n, plan.nc) * k_blocks(); }
+  int64_t blocks() const { return ceil_div(e.n, blocking.nc) * k_blocks(); }
 
   // Blocks of k are of equal size.
   Block block(int64_t index) const {
@@ -83,8 +83,8 @@ struct Job {
     Block b{};
     b.k0 = steps * kb / k_blocks() * values;
     b.k_size = std::min(steps * (kb + 1) / k_blocks() * values, e.k) - b.k0;
-    b.col0 = index / k_blocks() * plan.nc;
-    b.cols = std::min(plan.nc, e.n - b.col0);
+    b.col0 = index / k_blocks() * blocking.nc;
+    b.cols = std::min(blocking.nc, e.n - b.col0);
     b.first = kb == 0;
     if (packed_b) {
       b.b = packed_b + b.k0 / kernel.depth * packed_columns() +
@@ -97,13 +97,13 @@ struct Job {
   }
 
   float* space_for(int64_t index) const {
-    return b_blocks + static_cast<size_t>(workers == 1 ? 0 : index % 2) * plan.b_floats;
+    return b_blocks + static_cast<size_t>(workers == 1 ? 0 : index % 2) * blocking.b_floats;
   }
 
   int64_t packed_columns() const { return round_up(g.n, kernel.nr); }
 
   void cut(Block& b) const {
-    b.m_blocks = ceil_div(e.m, plan.mc);
+    b.m_blocks = ceil_div(e.m, blocking.mc);
     b.n_blocks = 1;
     if (workers == 1) return;
     // Two blocks per thread or more, when they hold a few panels each.
@@ -168,7 +168,7 @@ struct Job {
     pack.k_contiguous = !g.transpose_a;
     pack.count = rows;
     pack.k = b.k_size;
-    pack.out = a_blocks + static_cast<size_t>(worker) * plan.a_floats;
+    pack.out = a_blocks + static_cast<size_t>(worker) * blocking.a_floats;
     kernel.pack_a(pack);
     GemmBlock part;
     part.m = rows, part.n = width, part.units = kernel.units(b.k_size);
@@ -223,8 +223,8 @@ struct Job {
   Job private_to(int thread) const {
     Job part = *this;
     part.workers = 1;
-    part.b_blocks += static_cast<size_t>(thread) * plan.b_floats;
-    part.a_blocks += static_cast<size_t>(thread) * plan.a_floats;
+    part.b_blocks += static_cast<size_t>(thread) * blocking.b_floats;
+    part.a_blocks += static_cast<size_t>(thread) * blocking.a_floats;
     return part;
   }
 };
@@ -242,7 +242,7 @@ Division divide(const Job& job) {
     if (job.e.m / job.workers >= 4 * job.kernel.mr) return Division::rows;
     return job.e.n / job.workers >= 4 * job.kernel.nr ? Division::columns : Division::blocks;
   }
-  if (job.plan.b_buffers < job.workers) return Division::blocks;
+  if (job.blocking.b_buffers < job.workers) return Division::blocks;
   // Packing across rows is mere copying; along them it transposes.
   const int64_t copied = 128 * job.kernel.depth, transposed = 256 * job.kernel.depth;
   const bool rows = job.e.m / job.workers >= (job.g.transpose_b ? transposed : copied);
@@ -258,7 +258,7 @@ const float* packed_weights(const Job& job, ThreadPool& pool) {
   const size_t floats =
       static_cast<size_t>(job.packed_columns() * job.kernel.units(g.k) + gemm_slack);
   const PackedWeights::Form form = {
-      reinterpret_cast<int64_t>(&job.kernel), g.n, g.k, job.plan.units, g.transpose_b,
+      reinterpret_cast<int64_t>(&job.kernel), g.n, g.k, job.blocking.units, g.transpose_b,
       static_cast<int64_t>(g.dtype)};
   return static_cast<const float*>(g.packed_b->get(form, floats * sizeof(float), [&](void* to) {
     job.pack_all(static_cast<float*>(to), pool);
@@ -270,7 +270,7 @@ const float* packed_weights(const Job& job, ThreadPool& pool) {
 size_t gemm_blocked_workspace(const Context& context, const GemmArgs& args,
                               const GemmKernel& kernel) {
   const int threads = context.pool->size();
-  const Plan p = make_plan(args, kernel, threads);
+  const Blocking p = blocking_of(args, kernel, threads);
   return (p.b_floats * static_cast<size_t>(p.b_buffers) +
           p.a_floats * static_cast<size_t>(threads)) *
          sizeof(float);
@@ -280,7 +280,7 @@ void gemm_blocked(const Context& context, const GemmArgs& g, const GemmKernel& k
   GemmExtent e = gemm_extent(g);
   if (e.m == 0 || e.n == 0) return;
   if (g.alpha == 0) e.k = 0;
-  const Plan plan = make_plan(g, kernel, context.pool->size());
+  const Blocking blocking = blocking_of(g, kernel, context.pool->size());
   RONDO_CHECK(g.workspace.bytes() >= gemm_blocked_workspace(context, g, kernel), "workspace of ",
               g.workspace.bytes(), " bytes, needs ", gemm_blocked_workspace(context, g, kernel));
   const double work =
@@ -288,9 +288,9 @@ void gemm_blocked(const Context& context, const GemmArgs& g, const GemmKernel& k
   const int workers = static_cast<int>(
       std::clamp(work / work_per_thread, 1.0, static_cast<double>(context.pool->size())));
   float* memory = static_cast<float*>(g.workspace.data);
-  float* a_blocks = memory + plan.b_floats * static_cast<size_t>(plan.b_buffers);
+  float* a_blocks = memory + blocking.b_floats * static_cast<size_t>(blocking.b_buffers);
   const float* bias = g.bias ? g.bias.as<float>() : nullptr;
-  Job job{g, e, kernel, plan, workers, bias, memory, a_blocks, nullptr};
+  Job job{g, e, kernel, blocking, workers, bias, memory, a_blocks, nullptr};
   job.packed_b = packed_weights(job, *context.pool);
   const Division division = divide(job);
   SpinBarrier barrier(workers);

@@ -1,5 +1,5 @@
 // Optimiser steps over flat f32 arrays, driven by one block of numbers in device memory, so that a
-// bound plan or a captured graph never changes between steps.
+// bound graph or a captured graph never changes between steps.
 //
 //   optimizer_prepare  from the summed squares of the gradients: norm, clipping, bias corrections,
 //                      whether to skip; once per step

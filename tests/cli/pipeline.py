@@ -56,7 +56,7 @@ def test_recordings_to_text():
         check((model / "learning_curve.svg").read_text().startswith("<svg"), "no learning curve")
         check(f">{model.name}<" in (model / "learning_curve.svg").read_text(), "no title")
         run("info", "--model", model,
-            says=["20 features -> 5 outputs", "alphabet: space a b c", "planned:", "MiB"])
+            says=["20 features -> 5 outputs", "alphabet: space a b c", "predicted:", "MiB"])
 
 
 def test_streaming_writes_what_transcribing_writes():

@@ -184,7 +184,7 @@ TEST_CASE("ctc on GPUs: labels over many blocks", "[.][long]") {
   }
 }
 
-// Memory of alpha and beta, as planned from the capacity: T columns of two states per label, or
+// Memory of alpha and beta, as laid out for the capacity: T columns of two states per label, or
 // those at the heads of segments and two rings; without a gradient no column of T.
 TEST_CASE("ctc on GPUs: bytes of the lattice") {
   const auto lattice = [](int32_t frames, int32_t sequences, int32_t labels, bool with_grad,

@@ -41,7 +41,7 @@ def test_training_records_a_step_once_and_replays_it():
             for dtype in ("f32", "bf16"):
                 kernels, replays = trained(root, root / f"{dtype}{device[-1]}", "training.epochs=3",
                                            f"training.dtype={dtype}", device=device)
-                # One for each plan (training's grow, evaluation has its own) and kind of step.
+                # One for each bound graph (training's grow, evaluation has its own) and kind of step.
                 check(2 <= len(kernels) <= 12, kernels)
                 check(max(kernels) > 50, kernels)
                 check(replays >= 3 * len(kernels), replays, kernels)

@@ -239,7 +239,7 @@ TEST_CASE("a failure arrives in its batch, naming the utterance", "[prefetch]") 
     HostBatch b;
     for (size_t i = 0; i < 40; ++i) {
       const auto& u = want[i].utterances;
-      // The first of the request counts; both in one batch does not occur in this plan.
+      // The first of the request counts; both in one batch does not occur here.
       const bool input = std::count(u.begin(), u.end(), 17) > 0;
       const bool program = std::count(u.begin(), u.end(), 44) > 0;
       REQUIRE_FALSE((input && program));
@@ -286,14 +286,14 @@ TEST_CASE("a failing source is reported after the batches before it", "[prefetch
     int64_t n = 0;
     Prefetcher p(d,
                  [&]() -> std::optional<BatchRequest> {
-                   if (n == 2) throw InputError("no more plan");
+                   if (n == 2) throw InputError("no more batches");
                    return BatchRequest{0, n++, {1, 2}};
                  },
                  {threads, 4});
     HostBatch b;
     CHECK(p.next(b));
     CHECK(p.next(b));
-    CHECK_THROWS_WITH(p.next(b), Contains("no more plan"));
+    CHECK_THROWS_WITH(p.next(b), Contains("no more batches"));
   }
 }
 
@@ -339,7 +339,7 @@ TEST_CASE("threads that do not get the processor hold up nobody", "[prefetch]") 
   gate.open();
 }
 
-TEST_CASE("what is ready is delivered while the next batch is being planned", "[prefetch]") {
+TEST_CASE("what is ready is delivered while the next batch is being chosen", "[prefetch]") {
   const FakeDataset d;
   Gate gate;
   int64_t n = 0;
@@ -350,7 +350,7 @@ TEST_CASE("what is ready is delivered while the next batch is being planned", "[
                  return BatchRequest{0, n++, {1, 2}};
                },
                {1, 5});
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // most likely it plans by then
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // most likely it chooses by then
   HostBatch b;
   CHECK(p.next(b));
   CHECK(p.next(b));

@@ -39,7 +39,7 @@ TEST_CASE("an epoch covers each utterance once, within the budget", "[sampler]")
         c.seed = 3;
         c.batch_frames = 5000;
         c.max_sequences = most;
-        const auto batches = plan_epoch(frames, c, epoch);
+        const auto batches = batches_of_epoch(frames, c, epoch);
         std::multiset<int64_t> seen;
         for (const auto& b : batches) {
           CHECK_FALSE(b.empty());
@@ -60,15 +60,17 @@ TEST_CASE("a batch may be full to the last frame and utterance", "[sampler]") {
   SamplerConfig c;
   c.order = BatchOrder::shortest_first;
   c.batch_frames = 10;
-  CHECK(plan_epoch(std::vector<int32_t>{5, 5, 4, 7, 10}, c, 0) == Batches{{2, 0}, {1}, {3}, {4}});
-  CHECK(plan_epoch(std::vector<int32_t>{5, 5, 10, 3, 3, 3}, c, 0) ==
+  CHECK(batches_of_epoch(std::vector<int32_t>{5, 5, 4, 7, 10}, c, 0) ==
+        Batches{{2, 0}, {1}, {3}, {4}});
+  CHECK(batches_of_epoch(std::vector<int32_t>{5, 5, 10, 3, 3, 3}, c, 0) ==
         Batches{{3, 4, 5}, {0, 1}, {2}});
   c.max_sequences = 2;
-  CHECK(plan_epoch(std::vector<int32_t>{1, 1, 1, 1, 1}, c, 0) == Batches{{0, 1}, {2, 3}, {4}});
+  CHECK(batches_of_epoch(std::vector<int32_t>{1, 1, 1, 1, 1}, c, 0) ==
+        Batches{{0, 1}, {2, 3}, {4}});
   c.order = BatchOrder::longest_first;
-  CHECK(plan_epoch(std::vector<int32_t>{1, 3, 2}, c, 0) == Batches{{1, 2}, {0}});
+  CHECK(batches_of_epoch(std::vector<int32_t>{1, 3, 2}, c, 0) == Batches{{1, 2}, {0}});
   // What is not drawn may be of any length; what is drawn twice is there twice.
-  CHECK(plan_epoch(std::vector<int32_t>{1, 11, 2}, std::vector<int64_t>{2, 0, 1}, c, 0) ==
+  CHECK(batches_of_epoch(std::vector<int32_t>{1, 11, 2}, std::vector<int64_t>{2, 0, 1}, c, 0) ==
         Batches{{2, 0}, {0}});
 }
 
@@ -79,16 +81,16 @@ TEST_CASE("the order of batches, and what is in them, are new in each epoch", "[
   SamplerConfig c;
   c.batch_frames = 10 << 11;
   c.max_sequences = 1;
-  std::set<std::vector<std::vector<int64_t>>> plans;
-  for (uint64_t epoch = 0; epoch < 20; ++epoch) plans.insert(plan_epoch(frames, c, epoch));
-  CHECK(plans.size() == 20);
+  std::set<std::vector<std::vector<int64_t>>> epochs;
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) epochs.insert(batches_of_epoch(frames, c, epoch));
+  CHECK(epochs.size() == 20);
   // One length: batches hold other utterances each time.
   frames.assign(12, 10);
   c.batch_frames = 40, c.max_sequences = 0;
   std::set<std::multiset<std::set<int64_t>>> contents;
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
     std::multiset<std::set<int64_t>> sets;
-    for (const auto& b : plan_epoch(frames, c, epoch)) sets.insert({b.begin(), b.end()});
+    for (const auto& b : batches_of_epoch(frames, c, epoch)) sets.insert({b.begin(), b.end()});
     contents.insert(sets);
   }
   CHECK(contents.size() > 10);
@@ -100,22 +102,23 @@ TEST_CASE("what a step costs is products forward and backward, and cells of the 
   CHECK(training_cost(7, 4, 1000) == 7 * (3 * 1000 + 55 * 9));
 }
 
-TEST_CASE("a plan is a pure function of seed and epoch, and differs between them", "[sampler]") {
+TEST_CASE("the batches of an epoch are a pure function of seed and epoch, and differ between them",
+          "[sampler]") {
   const std::vector<int32_t> frames = random_lengths(500, 1);
   SamplerConfig c;
   c.batch_frames = 4000;
   SamplerConfig other = c;
   other.seed = 1;
-  CHECK(plan_epoch(frames, c, 4) == plan_epoch(frames, c, 4));
-  CHECK(plan_epoch(frames, c, 4) != plan_epoch(frames, c, 5));
-  CHECK(plan_epoch(frames, c, 4) != plan_epoch(frames, other, 4));
+  CHECK(batches_of_epoch(frames, c, 4) == batches_of_epoch(frames, c, 4));
+  CHECK(batches_of_epoch(frames, c, 4) != batches_of_epoch(frames, c, 5));
+  CHECK(batches_of_epoch(frames, c, 4) != batches_of_epoch(frames, other, 4));
 }
 
 TEST_CASE("batches hold similar lengths and are reasonably full", "[sampler]") {
   const std::vector<int32_t> frames = random_lengths(3000, 2);
   SamplerConfig c;
   c.batch_frames = 8000;
-  const auto batches = plan_epoch(frames, c, 1);
+  const auto batches = batches_of_epoch(frames, c, 1);
   const int64_t all = std::accumulate(frames.begin(), frames.end(), int64_t{0});
   CHECK(static_cast<double>(all) / (8000.0 * static_cast<double>(batches.size())) >= 0.9);
   double ratio = 0;
@@ -136,7 +139,7 @@ TEST_CASE("sorted orders", "[sampler]") {
   c.sorted_first_epoch = true;
   const auto lengths = [&](uint64_t epoch) {
     std::vector<int32_t> out;
-    for (const auto& b : plan_epoch(frames, c, epoch))
+    for (const auto& b : batches_of_epoch(frames, c, epoch))
       for (int64_t i : b) out.push_back(frames[static_cast<size_t>(i)]);
     return out;
   };
@@ -155,10 +158,10 @@ TEST_CASE("an utterance that no batch can hold is named", "[sampler]") {
   c.batch_frames = 100;
   const std::vector<int32_t> frames = {5, 101};
   CHECK_THROWS_WITH(
-      plan_epoch(frames, c, 0),
+      batches_of_epoch(frames, c, 0),
       Contains("utterance 1") && Contains("101 frames, more than batch_frames = 100"));
   c.batch_frames = 0;
-  CHECK_THROWS_WITH(plan_epoch(frames, c, 0), Contains("batch_frames is 0"));
+  CHECK_THROWS_WITH(batches_of_epoch(frames, c, 0), Contains("batch_frames is 0"));
   CHECK_THROWS_AS(Sampler(
                       0, [](int64_t, uint64_t) { return 1; }, c),
                   InputError);

@@ -57,7 +57,7 @@ inline std::vector<float> train_device_rank(ProcessGroup& control, DeviceGroup& 
   const int ranks = control.size(), rank = control.rank();
   auto batches = device_ranks_batches(ranks, 2 * steps);
   Session session(device_ranks_model, device_ranks_options());
-  DeviceBucketSums gradients(control, sums, session.context(), session.planned_training_graph(),
+  DeviceBucketSums gradients(control, sums, session.context(), session.executed_training_graph(),
                              session.parameters(), bucket_bytes, 1);
   session.set_sums(&gradients);
   const PackedHost nothing = build_packed({});

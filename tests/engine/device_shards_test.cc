@@ -240,7 +240,7 @@ TEST_CASE("at a border the host waits for the state that leaves, and allocates n
 }
 
 // A recorded time loop has as many launches as its capacity has frames.
-TEST_CASE("short batches of shards on simulated devices run in plans of their own",
+TEST_CASE("short batches of shards on simulated devices run in graphs of their own",
           "[device_shards]") {
   // Shards of 100 frames get 52 at the most, or 54 where three of them are one; of 20 frames 12 at
   // the most, whose bucket is that of 16. Behind the subsampling 26 steps and 8, or 18 and 6.
@@ -279,7 +279,7 @@ TEST_CASE("a shard's memory on a device is that of its frames", "[device_shards]
   const BatchCapacity batch{{12000, 12000, 1}, 40, 40};
   for (const ModelFunction& model :
        {ModelFunction(small_unidirectional), ModelFunction(small_bidirectional)}) {
-    const auto planned = [&](int ranks) {
+    const auto arena_of = [&](int ranks) {
       std::mutex mutex;
       size_t most = 0;
       run_ranks(ranks, [&](int, Transport& transport) {
@@ -292,9 +292,9 @@ TEST_CASE("a shard's memory on a device is that of its frames", "[device_shards]
       });
       return static_cast<double>(most);
     };
-    const double one = planned(1);
-    CHECK(planned(2) <= 0.52 * one);
-    CHECK(planned(4) <= 0.27 * one);
+    const double one = arena_of(1);
+    CHECK(arena_of(2) <= 0.52 * one);
+    CHECK(arena_of(4) <= 0.27 * one);
   }
 }
 
@@ -358,7 +358,7 @@ TEST_CASE("chunks one after the other on a simulated device give the whole", "[d
 }
 
 // The short ones are last chunks, and batches that are shorter than a chunk.
-TEST_CASE("short batches of chunks on a simulated device run in plans of their own",
+TEST_CASE("short batches of chunks on a simulated device run in graphs of their own",
           "[device_shards]") {
   const Graph shape = shape_of(small_unidirectional, DType::f32);
   RandomBatch chunk({60, 50}, classes, 1, 2), small(std::vector<int32_t>(7, 20), classes, 2, 2),

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 #include "engine/layers/layers.h"
 #include "kernels/base/cpu/parallel.h"
 
@@ -101,13 +101,13 @@ inline GradientCheck check_gradients(const std::function<ValueId(Graph&)>& model
   BatchCapacity capacity = view.extent();
   capacity.packed.rows += 5;  // spare rows must not matter
   capacity.packed.sequences += 1;
-  Plan plan(g, context, capacity, parameters);
-  plan.load(view);
-  const auto total = static_cast<size_t>(plan.live_rows(g.shape(loss)) * g.shape(loss).cols);
+  BoundGraph bound(g, context, capacity, parameters);
+  bound.load(view);
+  const auto total = static_cast<size_t>(bound.live_rows(g.shape(loss)) * g.shape(loss).cols);
   std::vector<double> losses(total);
   auto run = [&] {
-    plan.run();
-    plan.read(loss, losses.data(), losses.size() * 8);
+    bound.run();
+    bound.read(loss, losses.data(), losses.size() * 8);
     double sum = 0;
     for (double l : losses) sum += l;
     return sum;

@@ -1,10 +1,10 @@
-// The graph, the memory planner, plans: structure and contracts.
+// The graph, its layout in memory, bound graphs: structure and contracts.
 #include <algorithm>
 #include <set>
 
 #include "engine/graph/bucket.h"
 #include "engine/graph/lockstep.h"
-#include "engine/graph/planner.h"
+#include "engine/graph/memory_layout.h"
 #include "kernels/base/cpu/parallel.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
@@ -41,17 +41,17 @@ struct Runner {
   }
   std::vector<float> gradients_after(const BatchView& batch, const BatchCapacity& capacity,
                                      Reuse reuse) {
-    Plan plan(graph, context, capacity, *parameters, reuse);
+    BoundGraph bound(graph, context, capacity, *parameters, reuse);
     const TensorView g = parameters->gradients();
     std::fill_n(g.as<float>(), g.numel(), 0.0f);
-    plan.load(batch);
-    plan.run();
+    bound.load(batch);
+    bound.run();
     return {g.as<float>(), g.as<float>() + g.numel()};
   }
 };
 
 // Pairs of values that are alive at the same node and share bytes, in-place pairs aside.
-int overlapping_pairs(const Graph& g, const MemoryPlan& plan, const BatchCapacity& capacity) {
+int overlapping_pairs(const Graph& g, const MemoryLayout& memory, const BatchCapacity& capacity) {
   const auto bytes = [&](ValueId id) {
     return static_cast<size_t>(value_elements(g, capacity, g.shape(id))) *
            size_of(g.value(id).dtype);
@@ -63,7 +63,7 @@ int overlapping_pairs(const Graph& g, const MemoryPlan& plan, const BatchCapacit
     std::vector<ValueId> alive;
     for (size_t v = 0; v < g.values.size(); ++v) {
       const auto id = static_cast<ValueId>(v);
-      if (!plan.wanted(id)) continue;
+      if (!memory.wanted(id)) continue;
       bool before = false, after = false;
       for (size_t k = 0; k < g.nodes.size(); ++k) {
         const auto& out = g.nodes[k].outputs;
@@ -74,12 +74,12 @@ int overlapping_pairs(const Graph& g, const MemoryPlan& plan, const BatchCapacit
       if (before && after) alive.push_back(id);
     }
     for (ValueId id : node.outputs) {
-      if (id != no_value && plan.wanted(id)) alive.push_back(id);
+      if (id != no_value && memory.wanted(id)) alive.push_back(id);
     }
     for (size_t a = 0; a < alive.size(); ++a) {
       for (size_t b = a + 1; b < alive.size(); ++b) {
-        const size_t x = plan.value_offset[static_cast<size_t>(alive[a])];
-        const size_t y = plan.value_offset[static_cast<size_t>(alive[b])];
+        const size_t x = memory.value_offset[static_cast<size_t>(alive[a])];
+        const size_t y = memory.value_offset[static_cast<size_t>(alive[b])];
         if (x < y + bytes(alive[b]) && y < x + bytes(alive[a])) ++overlaps;
       }
     }
@@ -89,11 +89,11 @@ int overlapping_pairs(const Graph& g, const MemoryPlan& plan, const BatchCapacit
 
 }  // namespace
 
-TEST_CASE("the planner reuses memory and never lets live values overlap") {
+TEST_CASE("the layout reuses memory and never lets live values overlap") {
   Runner r;
   const BatchCapacity capacity{{500, 60, 10}, 12, 90};
-  const MemoryPlan reuse = plan_memory(r.graph, r.context, capacity);
-  const MemoryPlan none = plan_memory(r.graph, r.context, capacity, Reuse::never);
+  const MemoryLayout reuse = lay_out_memory(r.graph, r.context, capacity);
+  const MemoryLayout none = lay_out_memory(r.graph, r.context, capacity, Reuse::never);
   CHECK(overlapping_pairs(r.graph, reuse, capacity) == 0);
   CHECK(reuse.arena_bytes < none.arena_bytes);
   CHECK(none.arena_bytes >= none.sum_of_values);
@@ -126,8 +126,8 @@ TEST_CASE("kernels and references agree node by node") {
     Runner r(compute);
     RandomBatch batch({40, 31, 31, 17, 3, 1}, classes, 4);
     const BatchView view = batch.view(r.graph, classes, 5);
-    Plan plan(r.graph, r.context, view.extent(), *r.parameters);
-    Lockstep lockstep(plan, *r.parameters);
+    BoundGraph bound(r.graph, r.context, view.extent(), *r.parameters);
+    Lockstep lockstep(bound, *r.parameters);
     lockstep.load(view);
     lockstep.run();
     CHECK(lockstep.values_compared() > 20);
@@ -140,11 +140,11 @@ TEST_CASE("a batch that exceeds the capacity, or lacks an input, is refused") {
   BatchView view = batch.view(r.graph, classes, 5);
   BatchCapacity small = view.extent();
   small.packed.rows -= 1;
-  Plan tight(r.graph, r.context, small, *r.parameters);
-  CHECK_THROWS_WITH(tight.load(view), Catch::Contains("exceeds the plan's"));
-  Plan plan(r.graph, r.context, view.extent(), *r.parameters);
+  BoundGraph tight(r.graph, r.context, small, *r.parameters);
+  CHECK_THROWS_WITH(tight.load(view), Catch::Contains("exceeds the capacity of"));
+  BoundGraph bound(r.graph, r.context, view.extent(), *r.parameters);
   view.inputs = {};
-  CHECK_THROWS_WITH(plan.load(view), Catch::Contains("lacks input 'features'"));
+  CHECK_THROWS_WITH(bound.load(view), Catch::Contains("lacks input 'features'"));
 }
 
 // A batch whose texts were forgotten would train the model to say nothing.
@@ -152,21 +152,21 @@ TEST_CASE("a batch without label offsets is refused where a loss reads them") {
   Runner r;
   RandomBatch batch({9, 4}, classes, 4);
   const BatchView with = batch.view(r.graph, classes, 5);
-  Plan plan(r.graph, r.context, with.extent(), *r.parameters);
+  BoundGraph bound(r.graph, r.context, with.extent(), *r.parameters);
   BatchView without = with;
   without.label_offsets = {};
   const char* const refusal =
       "a batch of 2 sequences has no label offsets, and ctc reads them; expected 3 (two equal ones "
       "for an empty text)";
-  CHECK_THROWS_WITH(plan.load(without), refusal);
+  CHECK_THROWS_WITH(bound.load(without), refusal);
   without.labels = {};
-  CHECK_THROWS_AS(plan.load(without), InputError);
+  CHECK_THROWS_AS(bound.load(without), InputError);
   // Two empty texts, said explicitly.
   const std::vector<int32_t> none(3, 0);
   without.label_offsets = none;
-  plan.load(without);
-  plan.run();
-  CHECK(std::isfinite(plan.view(r.loss).as<float>()[0]));
+  bound.load(without);
+  bound.run();
+  CHECK(std::isfinite(bound.view(r.loss).as<float>()[0]));
 }
 
 TEST_CASE("a batch's bucket holds it, is not much longer, and is one of few") {
@@ -197,10 +197,10 @@ TEST_CASE("what nobody reads is not computed and has no memory") {
   layers::ctc_loss(g, logits);
   g.keep(logits);
   Runner r;
-  const MemoryPlan plan = plan_memory(g, r.context, {{100, 20, 5}, 4, 20});
-  CHECK(plan.wanted(logits));
-  CHECK_FALSE(plan.needed.back());  // the loss
-  CHECK_FALSE(plan.wanted(lstm.final_state.h));
+  const MemoryLayout memory = lay_out_memory(g, r.context, {{100, 20, 5}, 4, 20});
+  CHECK(memory.wanted(logits));
+  CHECK_FALSE(memory.needed.back());  // the loss
+  CHECK_FALSE(memory.wanted(lstm.final_state.h));
 }
 
 TEST_CASE("graphs that differ have different hashes") {

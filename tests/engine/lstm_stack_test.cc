@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/graph/planner.h"
+#include "engine/graph/memory_layout.h"
 #include "engine/ops/lstm/lstm_stack.h"
 #include "engine/session.h"
 #include "kernels/base/cpu/parallel.h"
@@ -89,8 +89,8 @@ Trained train(DeviceKind device, DType compute) {
   Trained t;
   t.cuttable = count(session.training_graph(), "lstm") == 3 &&
                count(session.evaluation_graph(), "lstm") == 3;
-  t.stacks = count(session.planned_training_graph(), "lstm_stack") +
-             count(session.planned_training_graph(), "lstm_stack_backward");
+  t.stacks = count(session.executed_training_graph(), "lstm_stack") +
+             count(session.executed_training_graph(), "lstm_stack_backward");
   Graph g;
   g.compute = compute;
   streamer(g);
@@ -175,12 +175,12 @@ TEST_CASE("stacks: gradients from the top, those of weights behind them") {
   // Each layer's dgates lie where its gates were.
   ThreadPool pool(1);
   const Context context{Backend::cpu, &cpu_device(), nullptr, &pool};
-  const MemoryPlan plan = plan_memory(g, context, {{20, 9, 3}, 8, 4}, Reuse::by_liveness);
+  const MemoryLayout memory = lay_out_memory(g, context, {{20, 9, 3}, 8, 4}, Reuse::by_liveness);
   for (size_t l = 0; l < 4; ++l) {
     const auto gates = static_cast<size_t>(stack->inputs[10 * l + 1]);
     const auto dgates = static_cast<size_t>(stack->outputs[5 * l]);
-    CHECK(plan.value_offset[gates] != no_offset);
-    CHECK(plan.value_offset[gates] == plan.value_offset[dgates]);
+    CHECK(memory.value_offset[gates] != no_offset);
+    CHECK(memory.value_offset[gates] == memory.value_offset[dgates]);
   }
 }
 
@@ -206,5 +206,6 @@ TEST_CASE("simulated GPU: layers of a stack at once give the bits of one after t
 
 TEST_CASE("CPUs keep layers by themselves") {
   const Preferred stack("lstm_stack_forward", "wavefront");
-  CHECK(count(session_of(DeviceKind::cpu, DType::f32).planned_training_graph(), "lstm_stack") == 0);
+  CHECK(count(session_of(DeviceKind::cpu, DType::f32).executed_training_graph(), "lstm_stack") ==
+        0);
 }

@@ -1,4 +1,4 @@
-// What a training step really takes, against what the planner says it will.
+// What a training step really takes, against what is predicted.
 #include <fstream>
 #include <string>
 
@@ -33,7 +33,7 @@ Outputs model(Graph& g) {
 
 }  // namespace
 
-TEST_CASE("a training step takes at most 1.3 times the memory that was planned") {
+TEST_CASE("a training step takes at most 1.3 times the memory that was predicted") {
   if (peak_resident() == 0) {
     WARN("skipped: /proc/self/status does not tell the peak of resident memory");
     return;
@@ -52,12 +52,12 @@ TEST_CASE("a training step takes at most 1.3 times the memory that was planned")
   }
   const size_t before = peak_resident();
   Session session(model, {.threads = 2});
-  const size_t planned = session.predict_memory(view.extent()).total();
+  const size_t predicted = session.predict_memory(view.extent()).total();
   session.reserve(view.extent());
   for (int i = 0; i < 3; ++i) session.train_step(view);
   const size_t taken = peak_resident() - before;
-  INFO("planned " << planned / 1048576.0 << " MiB, taken " << taken / 1048576.0 << " MiB");
-  CHECK(planned > 100u * 1048576u);
-  CHECK(static_cast<double>(taken) <= 1.3 * static_cast<double>(planned));
-  CHECK(static_cast<double>(taken) >= 0.6 * static_cast<double>(planned));
+  INFO("predicted " << predicted / 1048576.0 << " MiB, taken " << taken / 1048576.0 << " MiB");
+  CHECK(predicted > 100u * 1048576u);
+  CHECK(static_cast<double>(taken) <= 1.3 * static_cast<double>(predicted));
+  CHECK(static_cast<double>(taken) >= 0.6 * static_cast<double>(predicted));
 }

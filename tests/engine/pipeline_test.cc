@@ -80,11 +80,11 @@ Gradients expected(const Model& model, const Batches& batches) {
   for (const BatchView& v : batches.views) capacity = BatchCapacity::merge(capacity, v.extent());
   Parameters parameters(model.graph, cpu_device());
   parameters.initialize(9);
-  Plan plan(model.graph, cpu.context, capacity, parameters);
+  BoundGraph bound(model.graph, cpu.context, capacity, parameters);
   for (const BatchView& v : batches.views) {
     if (v.layout->extent.sequences == 0) continue;
-    plan.load(v);
-    plan.run();
+    bound.load(v);
+    bound.run();
   }
   Gradients all;
   add_gradients(parameters, all);
@@ -116,9 +116,9 @@ PipelineResult run_pipeline(const Model& model, const Batches& batches,
     StepRunner pipeline(model.graph, cpu.context, group.get(), schedule, parameters, options);
     double loss = 0;
     StepHooks hooks;
-    hooks.after_loss = [&](int, const Plan& plan) {
-      const TensorView losses = plan.view(model.loss);
-      for (int64_t i = 0; i < plan.live_rows(model.graph.shape(model.loss)); ++i) {
+    hooks.after_loss = [&](int, const BoundGraph& bound) {
+      const TensorView losses = bound.view(model.loss);
+      for (int64_t i = 0; i < bound.live_rows(model.graph.shape(model.loss)); ++i) {
         loss += static_cast<double>(losses.as<float>()[i]);
       }
     };
@@ -193,13 +193,13 @@ TEST_CASE("bf16 on the wire rounds what crosses, and only that", "[pipeline]") {
   CHECK(worst < 0.02 * largest);  // 2^-9 relative per value, a handful of layers deep
 }
 
-TEST_CASE("a rank holds the weights of its stages and as many plans as promised", "[pipeline]") {
+TEST_CASE("a rank holds the weights of its stages and as many graphs as promised", "[pipeline]") {
   const Model whole({}), cut({3, 3});
   const Batches batches(whole.graph, 8);
   const PipelineResult few =
       run_pipeline(cut, batches, make_schedule(ScheduleKind::one_f_one_b, 2, 8));
   const PipelineResult all = run_pipeline(cut, batches, gpipe_schedule(2, 8));
-  CHECK(all.arena_bytes[0] == 4 * few.arena_bytes[0]);  // 8 plans and 2
+  CHECK(all.arena_bytes[0] == 4 * few.arena_bytes[0]);  // 8 graphs and 2
   CHECK(all.arena_bytes[1] == 8 * few.arena_bytes[1]);
   Parameters everything(whole.graph, cpu_device());
   CHECK(few.weight_bytes[0] + few.weight_bytes[1] == everything.weights().bytes());
@@ -237,7 +237,7 @@ TEST_CASE("a rank that fails in the middle of a step ends the others", "[pipelin
     Parameters parameters(cut.graph, cpu_device(), rank);
     StepRunner pipeline(cut.graph, cpu.context, group.get(), schedule, parameters);
     StepHooks hooks;
-    hooks.after_loss = [](int micro_batch, const Plan&) {
+    hooks.after_loss = [](int micro_batch, const BoundGraph&) {
       if (micro_batch == 3) throw Error("the disk is full");
     };
     pipeline.run(batches.views, hooks);

@@ -124,17 +124,17 @@ inline Result run_whole(const ModelFunction& model, DType compute,
     }
   };
   for (const BatchView& batch : batches) {
-    Plan plan(s.graph, s.context, batch.extent(), s.parameters);
-    plan.load(batch);
-    plan.run();
-    const auto n = static_cast<size_t>(plan.live_rows(s.graph.shape(s.outputs.loss)));
+    BoundGraph bound(s.graph, s.context, batch.extent(), s.parameters);
+    bound.load(batch);
+    bound.run();
+    const auto n = static_cast<size_t>(bound.live_rows(s.graph.shape(s.outputs.loss)));
     std::vector<double> wide(n);
     std::vector<float> narrow(n);
     if (compute == DType::f64) {
-      plan.read(s.outputs.loss, wide.data(), n * sizeof(double));
+      bound.read(s.outputs.loss, wide.data(), n * sizeof(double));
       add(wide);
     } else {
-      plan.read(s.outputs.loss, narrow.data(), n * sizeof(float));
+      bound.read(s.outputs.loss, narrow.data(), n * sizeof(float));
       add(narrow);
     }
   }

@@ -26,8 +26,8 @@ class SequenceRank {
   SequenceRank(const Graph& training, ValueId loss, const Context& context, ProcessGroup& group,
                ShardRanks shards, Parameters& parameters);
 
-  // Plans memory for `micro_batches` batches at a time, of up to `capacity` as a whole. run() does
-  // so by itself for what does not fit.
+  // Lays out memory for `micro_batches` batches at a time, of up to `capacity` as a whole. run()
+  // does so by itself for what does not fit.
   void reserve(const BatchCapacity& capacity, size_t micro_batches);
 
   // Forward and backward of all micro-batches, the same on all ranks. This shard's part of the
@@ -100,7 +100,7 @@ inline void SequenceRank::make_shards() {
 
 inline void SequenceRank::reserve(const BatchCapacity& capacity, size_t micro_batches) {
   if (runner_ && micro_batches_ >= micro_batches && capacity_.holds(capacity)) return;
-  context_.stream->synchronize();  // the plans may be running
+  context_.stream->synchronize();  // the graphs may be running
   runner_.reset();
   capacity_ = BatchCapacity::merge(capacity_, capacity);
   micro_batches_ = std::max(micro_batches, micro_batches_);

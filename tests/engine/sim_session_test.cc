@@ -115,7 +115,7 @@ TEST_CASE("steps enqueued ahead give the bits of steps that were waited for") {
   set_sim_options({});
 }
 
-TEST_CASE("a larger batch makes new plans and new recordings") {
+TEST_CASE("a larger batch makes new graphs and new recordings") {
   const Batches batches(5);
   const auto weights = [&](bool reserved) {
     Session session(model, options(DeviceKind::sim));
@@ -353,7 +353,7 @@ TEST_CASE("labels that are no classes, or not there, are refused before anything
 }
 
 // A recorded time loop has as many launches as its capacity has frames.
-TEST_CASE("short batches of a session that has seen long ones run in plans of their own") {
+TEST_CASE("short batches of a session that has seen long ones run in graphs of their own") {
   const std::vector<int32_t> lengths = {100, 90}, shorter(7, 20);
   Graph g;
   model(g);

@@ -1,4 +1,4 @@
-// Gradient buckets: planned from the graph, launched as the backward pass goes, the same bits.
+// Gradient buckets: made from the graph, launched as the backward pass goes, the same bits.
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -68,7 +68,7 @@ TEST_CASE("buckets cover the gradients in the order in which they are finished",
   Parameters parameters(graph, cpu_device());
   parameters.initialize(3);
   for (int64_t size : {1, 300, 1000, 100000}) {
-    const auto buckets = plan_buckets(graph, parameters, size / 4, size);
+    const auto buckets = gradient_buckets(graph, parameters, size / 4, size);
     std::vector<int> covered(static_cast<size_t>(parameters.flat_size()));
     for (const GradientBucket& b : buckets) {
       for (int64_t i = b.begin; i < b.end; ++i) ++covered[static_cast<size_t>(i)];
@@ -79,7 +79,7 @@ TEST_CASE("buckets cover the gradients in the order in which they are finished",
     if (size == 1) CHECK(buckets.size() >= 12);
     if (size == 100000) CHECK(buckets.size() <= 2);
   }
-  const auto buckets = plan_buckets(graph, parameters, 100, 400);
+  const auto buckets = gradient_buckets(graph, parameters, 100, 400);
   REQUIRE(buckets.size() >= 4);
   CHECK(buckets.front().after_node + 4 < graph.nodes.size());
 
@@ -88,13 +88,13 @@ TEST_CASE("buckets cover the gradients in the order in which they are finished",
   const BatchView view = batch.view(graph, classes, 3);
   Stream stream = cpu_device().make_stream();
   ThreadPool pool(1);
-  Plan plan(graph, {Backend::cpu, &cpu_device(), &stream, &pool}, view.extent(), parameters);
+  BoundGraph bound(graph, {Backend::cpu, &cpu_device(), &stream, &pool}, view.extent(), parameters);
   const TensorView g = parameters.gradients();
   std::fill_n(g.as<float>(), g.numel(), 0.0f);
-  plan.load(view);
+  bound.load(view);
   std::vector<std::vector<float>> then;
-  for (size_t node = 0; node < plan.node_count(); ++node) {
-    plan.run_node(node);
+  for (size_t node = 0; node < bound.node_count(); ++node) {
+    bound.run_node(node);
     while (then.size() < buckets.size() && buckets[then.size()].after_node <= node) {
       const GradientBucket& b = buckets[then.size()];
       then.emplace_back(g.as<float>() + b.begin, g.as<float>() + b.end);
@@ -162,7 +162,7 @@ double hidden_by_sleep(SumsAt at, int64_t bucket_bytes, const std::function<bool
     const Parameters parameters(graph, cpu_device());
     BucketSums sums(*group, graph, parameters, bucket_bytes, 1, at);
     std::vector<bool> computes(graph.nodes.size());
-    for (const auto& b : plan_buckets(graph, parameters, 1, 1)) computes[b.after_node] = true;
+    for (const auto& b : gradient_buckets(graph, parameters, 1, 1)) computes[b.after_node] = true;
     sums.votes()[0] = 0;
     for (int update = 0; update < 20 && sums.votes()[0] == 0; ++update) {
       const Sums::Times before = sums.times();

@@ -267,29 +267,29 @@ CorpusReport prepare_fsdd(const PrepareFsddOptions& options) {
     tested = {options.hold_out};
   }
   const int dev_begin = options.dev > 0 ? takes - dev_takes : takes;
-  struct Plan {
+  struct Request {
     const char* name;
     int64_t strings;
     const std::vector<std::string>& speakers;
     TakeRange range;
   };
-  const Plan plans[] = {{"train", options.train, trained, {test_takes, dev_begin}},
-                        {"dev", options.dev, trained, {dev_begin, takes}},
-                        {"test", options.test, tested, {0, test_takes}}};
+  const Request requests[] = {{"train", options.train, trained, {test_takes, dev_begin}},
+                              {"dev", options.dev, trained, {dev_begin, takes}},
+                              {"test", options.test, tested, {0, test_takes}}};
 
   CorpusFolder folder(options.out, "fsdd", options.recordings, options.overwrite);
   folder.make_folder("wav");
   std::vector<Split> splits;
   int64_t done = 0;
   const int64_t total = options.train + options.dev + options.test;
-  for (const Plan& plan : plans) {
-    Split& split = splits.emplace_back(Split{plan.name, {}});
-    if (plan.strings == 0) continue;
-    StringMaker maker(recordings, plan.name, plan.speakers, plan.range, options.seed);
-    for (int64_t i = 0; i < plan.strings; ++i) {
+  for (const Request& request : requests) {
+    Split& split = splits.emplace_back(Split{request.name, {}});
+    if (request.strings == 0) continue;
+    StringMaker maker(recordings, request.name, request.speakers, request.range, options.seed);
+    for (int64_t i = 0; i < request.strings; ++i) {
       const DigitString string = maker.make(i);
       char name[64];
-      std::snprintf(name, sizeof name, "wav/%s_%05lld_", plan.name, static_cast<long long>(i));
+      std::snprintf(name, sizeof name, "wav/%s_%05lld_", request.name, static_cast<long long>(i));
       ManifestEntry entry;
       entry.path_as_written = name + maker.speaker_of(i) + ".wav";
       entry.duration = string.audio.seconds();

@@ -40,16 +40,16 @@ struct Utterance {
   Random random;  // for how it is spoken and recorded
 };
 
-class Planner {
+class UtteranceMaker {
  public:
-  explicit Planner(uint64_t seed) : seed_(seed), commands_(corpus::all_commands()) {
+  explicit UtteranceMaker(uint64_t seed) : seed_(seed), commands_(corpus::all_commands()) {
     Random random = this->random("commands");
     corpus::shuffle(commands_, random);
   }
 
-  // Half digit strings, half commands. Transcripts do not occur in splits planned before.
+  // Half digit strings, half commands. Transcripts do not occur in splits made before.
   // `command_share` of all commands belong to this split alone, at least one.
-  std::vector<Utterance> plan(const std::string& split, int64_t count, double command_share,
+  std::vector<Utterance> make(const std::string& split, int64_t count, double command_share,
                               size_t voice_count) {
     const auto share = static_cast<size_t>(command_share * static_cast<double>(commands_.size()));
     const size_t left = commands_.size() - next_command_;
@@ -89,7 +89,7 @@ class Planner {
   const uint64_t seed_;
   std::vector<std::string> commands_;
   size_t next_command_ = 0;
-  std::set<std::string> taken_;  // by splits planned before
+  std::set<std::string> taken_;  // by splits made before
 };
 
 std::vector<float> speak(const PrepareSpeechDemoOptions& options, Utterance& u) {
@@ -196,11 +196,11 @@ void check_options(const PrepareSpeechDemoOptions& o) {
 
 CorpusReport prepare_speech_demo(const PrepareSpeechDemoOptions& options) {
   check_options(options);
-  Planner planner(options.seed);
-  // What is planned first is kept out of the rest.
-  std::vector<Utterance> test = planner.plan("test", options.test, 0.25, voices.size());
-  std::vector<Utterance> dev = planner.plan("dev", options.dev, 0.1, seen_voices);
-  std::vector<Utterance> train = planner.plan("train", options.train, 1.0, seen_voices);
+  UtteranceMaker maker(options.seed);
+  // What is made first is kept out of the rest.
+  std::vector<Utterance> test = maker.make("test", options.test, 0.25, voices.size());
+  std::vector<Utterance> dev = maker.make("dev", options.dev, 0.1, seen_voices);
+  std::vector<Utterance> train = maker.make("train", options.train, 1.0, seen_voices);
 
   CorpusFolder folder(options.out, "speech-demo", "", options.overwrite);
   folder.make_folder("wav");

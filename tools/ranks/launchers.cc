@@ -131,10 +131,10 @@ class First final : public Launchers {
 
   uint16_t port() const override { return server_->port(); }
 
-  std::optional<AttemptPlan> begin() override {
+  std::optional<Attempt> begin() override {
     if (++number_ > 1) server_->begin_anew();
-    AttemptPlan plan{str(number_, "-", random_token().substr(0, 8)), number_ > 1};
-    if (options_.nodes == 1) return plan;
+    Attempt attempt{str(number_, "-", random_token().substr(0, 8)), number_ > 1};
+    if (options_.nodes == 1) return attempt;
     store_ =
         make_tcp_store(options_.address, server_->port(), options_.token, within(store_timeout));
     store_->set(job_key, job_of(options_), within(store_timeout));
@@ -142,13 +142,13 @@ class First final : public Launchers {
       dismiss({Verdict::stop, 128 + stop_signal(), "node 0 was told to stop"});
       return std::nullopt;
     }
-    plan.goes_on = plan.goes_on || get(seen_key);
-    if (plan.goes_on) store_->set(goes_on_key, "1", within(store_timeout));
+    attempt.goes_on = attempt.goes_on || get(seen_key);
+    if (attempt.goes_on) store_->set(goes_on_key, "1", within(store_timeout));
     for (size_t i = 0; i < others_.size(); ++i) {
       store_->set(admitted_key(node_of(i)), others_[i].announced, within(store_timeout));
     }
-    store_->set(attempt_key, plan.name, within(store_timeout));
-    return plan;
+    store_->set(attempt_key, attempt.name, within(store_timeout));
+    return attempt;
   }
 
   Elsewhere elsewhere() override {
@@ -405,13 +405,13 @@ class Follower final : public Launchers {
 
   uint16_t port() const override { return options_.port; }
 
-  std::optional<AttemptPlan> begin() override {
+  std::optional<Attempt> begin() override {
     join_by_ = within(options_.join_timeout);
     tells_at_ = within(patience);
     why_ = "no answer";
     while (!stop_requested()) {
       try {
-        if (auto plan = join()) return plan;
+        if (auto attempt = join()) return attempt;
       } catch (const CommError& e) {
         why_ = e.what();  // it is not there yet, or is gone again
       }
@@ -448,7 +448,7 @@ class Follower final : public Launchers {
 
  private:
   // Nothing: try again.
-  std::optional<AttemptPlan> join() {
+  std::optional<Attempt> join() {
     auto store =
         make_tcp_store(options_.address, options_.port, options_.token, within(seconds(1)));
     const Deadline deadline = within(store_timeout);
@@ -465,7 +465,7 @@ class Follower final : public Launchers {
     const std::string announced = random_token().substr(0, 16);
     store->announce(node_key(options_.node_rank), announced, deadline);
     why_ = "it waits for other machines, or for the end of an attempt";
-    AttemptPlan plan;
+    Attempt attempt;
     while (!stop_requested()) {
       if (const auto verdict = find(*store, verdict_key, Verdict::stop)) {
         if (verdict->what == Verdict::stop) throw InputError(verdict->cause);
@@ -475,16 +475,16 @@ class Follower final : public Launchers {
       // An attempt that was under way before is not for this launcher.
       if (name &&
           store->get(admitted_key(options_.node_rank), within(store_timeout)) == announced) {
-        plan.name = *name;
+        attempt.name = *name;
         break;
       }
       wait_or_fail();
     }
-    plan.goes_on = store->try_get(goes_on_key, within(store_timeout)).has_value();
+    attempt.goes_on = store->try_get(goes_on_key, within(store_timeout)).has_value();
     if (stop_requested()) return std::nullopt;
     has_begun_ = true;
     line_ = std::make_unique<Line>(std::move(store), options_.node_rank);
-    return plan;
+    return attempt;
   }
 
   void wait_or_fail() {

@@ -33,7 +33,7 @@ struct LaunchersOptions {
   CommClock::duration grace, join_timeout;
 };
 
-struct AttemptPlan {
+struct Attempt {
   std::string name;      // unlike that of any other attempt
   bool goes_on = false;  // from the last checkpoint: an attempt has been made before
 };
@@ -50,7 +50,7 @@ class Launchers {
   // Where the ranks find the store.
   virtual uint16_t port() const = 0;
   // Waits for the launchers of all machines. Nothing: this process was told to stop.
-  virtual std::optional<AttemptPlan> begin() = 0;
+  virtual std::optional<Attempt> begin() = 0;
   // Whether ranks elsewhere have failed, or were told to stop, or their launcher is gone: those
   // here are to end as well.
   virtual Elsewhere elsewhere() = 0;

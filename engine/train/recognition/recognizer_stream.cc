@@ -150,7 +150,7 @@ void RecognizerStream::State::run(int64_t frames) {
   view.layout = &layout;
   view.inputs = {&input, 1};
   runner_->forward(view, border_);
-  runner_->plan().append_floats(graph_.logits, logits_);
+  runner_->bound().append_floats(graph_.logits, logits_);
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
   done_frames_ += frames;
 }

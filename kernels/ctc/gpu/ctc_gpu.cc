@@ -34,13 +34,13 @@ CtcGpuWorkspace::CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_lab
     const int chunk = ctc_chunk_frames(tiling.pairs);
     border_chunks = ((int64_t{capacity.frames} + 1) / 2 + chunk - 1) / chunk;
   }
-  if (in_segments) plan_segments(with_grad ? (capacity.frames + 1) / 2 : capacity.frames);
+  if (in_segments) size_segments(with_grad ? (capacity.frames + 1) / 2 : capacity.frames);
   place(nullptr);
 }
 
 // `frames` one direction walks before the middle. The ring holds what both of its users may be
 // apart: ctc_segments_gpu.h. It grows until the heads take no more than twice its memory.
-void CtcGpuWorkspace::plan_segments(int32_t frames) {
+void CtcGpuWorkspace::size_segments(int32_t frames) {
   CtcSegments& s = segments;
   const int chunk = ctc_chunk_frames(tiling.pairs), apart = 2 * tiling.warps + 1;
   for (s.ring = tiling.warps > 4 ? 256 : 128;; s.ring *= 2) {

@@ -18,7 +18,7 @@
 // with an incomplete one. At chunk c the walker loads columns of frames up to 2 chunks ahead, of
 // segment i from c = n0 + (i - 1) C - 2 on; they are complete after tick n0 + i C - 1 + W - 1 - w.
 // apart = C + W + 1 suffices for all w. A column is overwritten `ring` frames of the walk ahead,
-// and was read by then if ring >= (2 C + 2 W + 1) chunks: CtcGpuWorkspace::plan_segments().
+// and was read by then if ring >= (2 C + 2 W + 1) chunks: CtcGpuWorkspace::size_segments().
 // For the *.cu files of kernels/ctc alone.
 #pragma once
 
@@ -41,7 +41,7 @@ struct Segments {
   const int frames, labels, strip;
   const bool up;  // the direction of the walk
   const int block_warps;
-  const CtcSegments& plan = a.work.segments;
+  const CtcSegments& sizes = a.work.segments;
 
   // ---- where things are ----
 
@@ -51,7 +51,7 @@ struct Segments {
     if (!with_grad) return frames;
     return of_up ? frames / 2 : frames - frames / 2;
   }
-  __device__ int segments_of(int count) const { return (count + plan.frames - 1) / plan.frames; }
+  __device__ int segments_of(int count) const { return (count + sizes.frames - 1) / sizes.frames; }
   // The span that this strip walks in launch `tick`; negative, or past the last: none.
   __device__ int span_at(int tick) const { return tick - (up ? strip : strips() - 1 - strip); }
   __device__ int64_t direction(bool of_up) const { return int64_t{n} * 2 + (of_up ? 0 : 1); }
@@ -64,7 +64,7 @@ struct Segments {
             false};
   }
   __device__ float* ring() const {
-    return a.work.ring + direction(up) * plan.ring * a.work.column_words;
+    return a.work.ring + direction(up) * sizes.ring * a.work.column_words;
   }
   // From strip `lower` to the next or back, from chunk `chunk` on.
   __device__ CtcSeam* border(int which_half, bool of_up, int lower, int64_t chunk) const {
@@ -90,15 +90,15 @@ struct Segments {
   // ---- the first half; without a gradient, all frames ----
 
   __device__ void pass(int tick, int needed) const {
-    const int total = half(up), span = span_at(tick), span_frames = plan.span * plan.frames;
+    const int total = half(up), span = span_at(tick), span_frames = sizes.span * sizes.frames;
     const int from = span * span_frames;
     if (strip >= strips() || span < 0 || (span > 0 && from >= total)) return;
     // Its columns are the heads alone, which it stores by itself.
     W w = walker(static_cast<int>(threadIdx.x) / 32, a.work.heads);
     up ? w.template start<true>(needed) : w.template start<false>(needed);
     const ColumnPlace heads_here = heads(w, up);
-    if (span > 0) heads_here.load(with_grad ? span * plan.span : 0, w.tile);
-    const int64_t seam = int64_t{with_grad ? span : span % 2} * plan.span * plan.chunks;
+    if (span > 0) heads_here.load(with_grad ? span * sizes.span : 0, w.tile);
+    const int64_t seam = int64_t{with_grad ? span : span % 2} * sizes.span * sizes.chunks;
     set_borders(w, 0, up, seam, true);
     const int count = smaller(span_frames, total - from), chunks = chunks_of(count);
     up ? w.template prime<true, Phase::pass>(from, count)
@@ -106,8 +106,8 @@ struct Segments {
     for (int t = 0; t < chunks + block_warps - 1; ++t) {
       const int c = t - w.turn(up);
       if (c >= 0 && c < chunks) {
-        if (with_grad && c % plan.chunks == 0) {
-          heads_here.store(span * plan.span + c / plan.chunks, w.tile);
+        if (with_grad && c % sizes.chunks == 0) {
+          heads_here.store(span * sizes.span + c / sizes.chunks, w.tile);
         }
         up ? w.template chunk<true, Phase::pass>(c) : w.template chunk<false, Phase::pass>(c);
       }
@@ -129,14 +129,14 @@ struct Segments {
   __device__ bool find_span(int tick, Span& x) const {
     x.total = half(!up);
     const int span = span_at(tick), segments = segments_of(x.total);
-    x.first = span * plan.span;
+    x.first = span * sizes.span;
     if (strip >= strips() || span < 0 || x.first >= segments) return false;
-    x.end = smaller(x.first + plan.span, segments);
-    const int shortest = x.total - (segments - 1) * plan.frames;
-    const auto begin_of = [&](int i) { return i == 0 ? 0 : shortest + (i - 1) * plan.frames; };
+    x.end = smaller(x.first + sizes.span, segments);
+    const int shortest = x.total - (segments - 1) * sizes.frames;
+    const auto begin_of = [&](int i) { return i == 0 ? 0 : shortest + (i - 1) * sizes.frames; };
     x.from = begin_of(x.first);
     x.count = begin_of(x.end) - x.from;
-    x.first_chunks = chunks_of(x.first == 0 ? shortest : plan.frames);
+    x.first_chunks = chunks_of(x.first == 0 ? shortest : sizes.frames);
     return true;
   }
 
@@ -144,18 +144,18 @@ struct Segments {
   // segments - 1 - i.
   __device__ void again_at(W& w, const ColumnPlace& heads_there, const Span& span, int x) const {
     const int behind = x - span.first_chunks;
-    const int i = behind < 0 ? span.first : span.first + 1 + behind / plan.chunks;
-    const int c = behind < 0 ? x : behind % plan.chunks;
+    const int i = behind < 0 ? span.first : span.first + 1 + behind / sizes.chunks;
+    const int c = behind < 0 ? x : behind % sizes.chunks;
     if (i >= span.end) return;
     if (c == 0) {
-      const int segment = segments_of(span.total) - 1 - i, from = segment * plan.frames;
-      const int count = smaller(plan.frames, span.total - from);
+      const int segment = segments_of(span.total) - 1 - i, from = segment * sizes.frames;
+      const int count = smaller(sizes.frames, span.total - from);
       // Loads run on from one whole segment to the next.
-      const bool goes_on = w.after >= 0 && w.count == plan.frames;
+      const bool goes_on = w.after >= 0 && w.count == sizes.frames;
       const auto frame = [&](int k) { return up ? frames - 1 - k : k; };
       heads_there.load(segment, w.tile);
-      set_borders(w, 0, !up, int64_t{segment} * plan.chunks, false);
-      w.after = i + 1 < span.end ? frame(from - plan.frames) : -1;
+      set_borders(w, 0, !up, int64_t{segment} * sizes.chunks, false);
+      w.after = i + 1 < span.end ? frame(from - sizes.frames) : -1;
       w.ring_begin = from;
       w.seams_before = x;
       if (goes_on) {
@@ -178,15 +178,15 @@ struct Segments {
     W w = walker(walks ? index : index - block_warps, ring());
     direction_up ? w.template start<true>(needed) : w.template start<false>(needed);
     const ColumnPlace heads_of_mine = heads(w, direction_up);
-    w.ring_mask = plan.ring - 1;
+    w.ring_mask = sizes.ring - 1;
     const int own_end = segments_of(half(up));
     if (walks) {
       heads_of_mine.load(own_end, w.tile);
       w.z_exponent = a.work.z_exponent[n];
       w.ring_begin = span.total - 1 - span.from;
-      set_borders(w, 1, up, int64_t{span.first} * plan.chunks, true);
+      set_borders(w, 1, up, int64_t{span.first} * sizes.chunks, true);
     }
-    const int apart = plan.chunks + block_warps + 1, chunks = chunks_of(span.count);
+    const int apart = sizes.chunks + block_warps + 1, chunks = chunks_of(span.count);
     for (int t = 0; t < apart + chunks + block_warps - 1; ++t) {
       const int c = t - w.turn(direction_up) - (walks ? apart : 0);
       if (walks) {

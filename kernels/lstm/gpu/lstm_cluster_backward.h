@@ -1,5 +1,5 @@
 // The time loop of the backward pass in clusters; kernels/lstm/gpu/lstm_cluster.h has the
-// plan.
+// tiling.
 //
 // Each step of a block: the gradients of its 32 cells' pre-activations (dz); its 128 rows of R,
 // transposed, times dz, which is this block's part of dh for all cells of the cluster; each part

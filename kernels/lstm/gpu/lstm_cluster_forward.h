@@ -1,5 +1,5 @@
 // The time loop of the forward pass in clusters; kernels/lstm/gpu/lstm_cluster.h has the
-// plan.
+// tiling.
 //
 // Each step of a block: its 128 rows of R (4 gates x 32 cells, 16 rows to a warp) times the h of
 // the cluster's sequences, which lies complete in its shared memory; the cells; the new h of its

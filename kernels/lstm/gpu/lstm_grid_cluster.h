@@ -22,7 +22,7 @@
 //
 // Products are mma_m16n8k16 with the weights as A and 8 sequences as B. Each product warp sums over
 // its own chunks of 32 columns; parts are added up in the order of warps, then of blocks: the bits
-// depend on H and on the plan, not on the sequences beside.
+// depend on H and on the tiling, not on the sequences beside.
 #pragma once
 
 #include <type_traits>
@@ -53,7 +53,7 @@ __device__ inline uint32_t pair_of(uint32_t low, uint32_t high) {
 // together. Row i of tile t is number t % 4 of quad t / 4 * 16 + i. A block's quads are neighbours.
 // `chunks_` of columns to each product warp.
 template <int blocks_, int row_tiles_, int product_warps_, int chunks_>
-struct Plan {
+struct Tiling {
   static constexpr int blocks = blocks_, row_tiles = row_tiles_, chunks = chunks_;
   static constexpr int product_warps = product_warps_;
   static constexpr int rows = 16 * row_tiles, quads = rows / 4, block_quads = quads / blocks;

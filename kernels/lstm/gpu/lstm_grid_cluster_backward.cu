@@ -1,12 +1,12 @@
 // The backward pass over a grid of clusters; kernels/lstm/gpu/lstm_grid_cluster.h has the
-// plan.
+// tiling.
 //
 // A cluster of eight blocks owns 64 or 128 cells: their columns of R, and so their dh, for which
 // each block reads an eighth of the gradients of the pre-activations of the step before (in
 // backward order). These are exchanged four to a cell; dc stays with the thread that computes the
 // cell.
-#include "kernels/lstm/gpu/lstm_grid_cluster.h"
 #include "kernels/lstm/lstm_impl.h"
+#include "kernels/lstm/gpu/lstm_grid_cluster.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
@@ -193,16 +193,16 @@ __global__ void __launch_bounds__(P::threads, 1) grid_cluster_backward(Backward 
 // f(launch, kernel) for H: as few cells per block as let all clusters be resident.
 template <class F>
 void with_kernel(const LstmDims& dims, F f) {
-  const auto with_plan = [&](auto plan, auto use) {
-    using P = decltype(plan);
+  const auto with_tiling = [&](auto tiling, auto use) {
+    using P = decltype(tiling);
     use(configuration<P>("lstm grid_cluster_backward", dims, cells_of<P>),
         grid_cluster_backward<P>);
   };
-  using Few = Plan<8, 4, 4, 4>;   // 8 cells to a block
-  using Many = Plan<8, 8, 8, 2>;  // 16
+  using Few = Tiling<8, 4, 4, 4>;   // 8 cells to a block
+  using Many = Tiling<8, 8, 8, 2>;  // 16
   bool few = false;
-  with_plan(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
-  few ? with_plan(Few(), f) : with_plan(Many(), f);
+  with_tiling(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
+  few ? with_tiling(Few(), f) : with_tiling(Many(), f);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // The forward pass over a grid of clusters; kernels/lstm/gpu/lstm_grid_cluster.h has the
-// plan.
+// tiling.
 //
 // A cluster of two blocks owns 16 or 32 cells. h is exchanged; c stays with the thread that
 // computes the cell. The exchanged memory also holds the initial h of every sequence, so that every
 // operand is found in the same way.
-#include "kernels/lstm/gpu/lstm_grid_cluster.h"
 #include "kernels/lstm/lstm_impl.h"
+#include "kernels/lstm/gpu/lstm_grid_cluster.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
@@ -165,15 +165,15 @@ __global__ void __launch_bounds__(P::threads, 1) grid_cluster_forward(Forward f)
 // f(launch, kernel) for H: as few cells per block as let all clusters be resident.
 template <class F>
 void with_kernel(const LstmDims& dims, F f) {
-  const auto with_plan = [&](auto plan, auto use) {
-    using P = decltype(plan);
+  const auto with_tiling = [&](auto tiling, auto use) {
+    using P = decltype(tiling);
     use(configuration<P>("lstm grid_cluster_forward", dims, cells_of<P>), grid_cluster_forward<P>);
   };
-  using Few = Plan<2, 4, 4, 4>;   // 8 cells to a block
-  using Many = Plan<2, 8, 8, 2>;  // 16
+  using Few = Tiling<2, 4, 4, 4>;   // 8 cells to a block
+  using Many = Tiling<2, 8, 8, 2>;  // 16
   bool few = false;
-  with_plan(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
-  few ? with_plan(Few(), f) : with_plan(Many(), f);
+  with_tiling(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
+  few ? with_tiling(Few(), f) : with_tiling(Many(), f);
 }
 
 }  // namespace

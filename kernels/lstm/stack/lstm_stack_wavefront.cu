@@ -1,6 +1,6 @@
 // The layers of a stack at once, each a chunk of frames behind the one that it reads, in the
 // clusters of kernels/lstm/gpu/lstm_cluster.h; kernels/lstm/stack/lstm_wavefront.h has the
-// plan.
+// outline.
 #include "kernels/lstm/gpu/lstm_cluster_backward.h"
 #include "kernels/lstm/gpu/lstm_cluster_forward.h"
 #include "kernels/lstm/stack/lstm_stack_impl.h"
@@ -316,35 +316,35 @@ class Wavefront {
   Wavefront(const Context& context, const Args& a, const Space& none)
       : context_(context),
         args_(a),
-        plan_(lstm_wavefront(a)),
+        shape_(lstm_wavefront(a)),
         space_(lstm_wavefront_space(context, a)),
-        stack_{Chunks(a.layers[0].layout, plan_, space_),
+        stack_{Chunks(a.layers[0].layout, shape_, space_),
                {a.layers[0], none},
-               static_cast<int>(plan_.layers),
+               static_cast<int>(shape_.layers),
                {}} {
-    for (int64_t l = 0; l < plan_.layers; ++l) {
-      stack_.layers[l] = Pass::layer(a, plan_, space_, l);
+    for (int64_t l = 0; l < shape_.layers; ++l) {
+      stack_.layers[l] = Pass::layer(a, shape_, space_, l);
     }
     launch(context_,
            {.kernel = "lstm cut_chunks",
-            .grid = {blocks_for(plan_.chunks * plan_.sequences, block_threads)},
+            .grid = {blocks_for(shape_.chunks * shape_.sequences, block_threads)},
             .block = {block_threads}},
            cut_chunks, stack_.chunks);
   }
 
-  const LstmWavefront& plan() const { return plan_; }
+  const LstmWavefront& shape() const { return shape_; }
   const LstmWavefrontSpace& space() const { return space_; }
 
   // A kernel of for_states().
   void run_states(const char* name, void (*kernel)(typename Pass::Arrays)) const {
     launch(context_,
            {.kernel = name,
-            .grid = {static_cast<unsigned>(plan_.sequences), static_cast<unsigned>(plan_.layers)},
+            .grid = {static_cast<unsigned>(shape_.sequences), static_cast<unsigned>(shape_.layers)},
             .block = {block_threads}},
            kernel, stack_);
   }
   void run_loops(const LstmDiagonal& diagonal) const {
-    with_kernel<Pass, T>(plan_, [&](LaunchConfig config, auto kernel) {
+    with_kernel<Pass, T>(shape_, [&](LaunchConfig config, auto kernel) {
       config.grid.y = static_cast<unsigned>(diagonal.end - diagonal.first);
       launch(context_, config, kernel, stack_, diagonal);
     });
@@ -355,7 +355,7 @@ class Wavefront {
     read.first = read.first < first ? first : read.first;
     if (read.first >= read.end) return;
     LaunchConfig config =
-        launch_shape("lstm gather_rows", blocks_for(plan_.chunk_rows, Team<row_lanes>::per_block));
+        launch_shape("lstm gather_rows", blocks_for(shape_.chunk_rows, Team<row_lanes>::per_block));
     config.grid.y = static_cast<unsigned>(read.end - read.first);
     launch(context_, config, gather_rows<typename Pass::Arrays>, stack_, read);
     lstm_wavefront_products(context_, args_, space_, diagonal);
@@ -364,7 +364,7 @@ class Wavefront {
  private:
   const Context& context_;
   const Args& args_;
-  LstmWavefront plan_;
+  LstmWavefront shape_;
   LstmWavefrontSpace space_;
   typename Pass::Arrays stack_;
 };
@@ -373,8 +373,8 @@ template <class T>
 void run_forward(const Context& context, const LstmStackForwardArgs& a) {
   const Wavefront<ForwardPass<T>, T> wavefront(context, a, LstmGpuForwardSpace{});
   wavefront.run_states("lstm begin_forward", begin_forward<T>);
-  for (int64_t i = 0; i < wavefront.plan().diagonals(); ++i) {
-    const LstmDiagonal diagonal = lstm_diagonal(wavefront.plan(), LstmPhase::forward, i);
+  for (int64_t i = 0; i < wavefront.shape().diagonals(); ++i) {
+    const LstmDiagonal diagonal = lstm_diagonal(wavefront.shape(), LstmPhase::forward, i);
     wavefront.run_products(diagonal, 0);
     wavefront.run_loops(diagonal);
   }
@@ -386,8 +386,8 @@ void run_backward(const Context& context, const LstmStackBackwardArgs& a) {
   wavefront.run_states("lstm begin_backward", begin_backward<T>);
   bool wanted = false;
   for (const LstmBackwardArgs& layer : a.layers) wanted = wanted || layer.dh0 || layer.dc0;
-  for (int64_t i = 0; i < wavefront.plan().diagonals(); ++i) {
-    const LstmDiagonal diagonal = lstm_diagonal(wavefront.plan(), LstmPhase::backward, i);
+  for (int64_t i = 0; i < wavefront.shape().diagonals(); ++i) {
+    const LstmDiagonal diagonal = lstm_diagonal(wavefront.shape(), LstmPhase::backward, i);
     wavefront.run_loops(diagonal);
     wavefront.run_products(diagonal, 1);
   }

@@ -1,6 +1,6 @@
 // A graph bound to memory for one capacity, ready to run.
 //
-// Owns the arena and the batch's device memory, alone or together with the plans made within() it;
+// Owns the arena and the batch's device memory, alone or together with those made within() it;
 // borrows the graph, the parameters and the context (device, stream, pool), which must outlive it.
 // Everything is allocated in the constructor; load() and run() allocate nothing, and wait for
 // nothing but memory to stage a batch in. One thread at a time.
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/graph/batch_memory.h"
+#include "engine/graph/memory_layout.h"
 #include "engine/graph/parameters.h"
-#include "engine/graph/planner.h"
 #include "engine/graph/recording.h"
 #include "engine/graph/rules.h"
 
@@ -22,14 +22,14 @@ namespace rondo {
 // Appends values of a floating dtype as f32.
 void append_floats(std::span<const std::byte> values, DType dtype, std::vector<float>& to);
 
-class Plan final : public Binder {
+class BoundGraph final : public Binder {
  public:
-  Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
-       Parameters& parameters, Reuse reuse = Reuse::by_liveness, int stage = all_stages);
+  BoundGraph(const Graph& graph, const Context& context, const BatchCapacity& capacity,
+             Parameters& parameters, Reuse reuse = Reuse::by_liveness, int stage = all_stages);
   // The same for a smaller capacity, in the memory of `whole`: a batch that one of them loads takes
   // the place of what the other loaded and computed, in the order of the stream. No device memory
   // is allocated. Null where the smaller arena would not fit, which placement by size allows.
-  static std::unique_ptr<Plan> within(const Plan& whole, const BatchCapacity& capacity);
+  static std::unique_ptr<BoundGraph> within(const BoundGraph& whole, const BatchCapacity& capacity);
 
   // Copies the batch out of host memory, and to the device in stream order. Throws Error when it
   // exceeds the capacity, or an input is missing, unknown or of the wrong size.
@@ -45,7 +45,7 @@ class Plan final : public Binder {
   // part of its work.
   Thunk bind_part(size_t index, const Node& as);
   size_t node_count() const;
-  // A part of what is run with this plan, as a Recording of its own: `work()` enqueues the same
+  // A part of what is run, as a Recording of its own: `work()` enqueues the same
   // every time that it is called for `part`, a small number of the caller's choice.
   template <class Work>
   void run_recorded(size_t part, const Work& work) {
@@ -64,7 +64,7 @@ class Plan final : public Binder {
 
   size_t arena_bytes() const { return memory_.arena_bytes; }
   size_t batch_bytes() const { return held_->batch.bytes(); }
-  const MemoryPlan& memory() const { return memory_; }
+  const MemoryLayout& memory() const { return memory_; }
   const Node& node(size_t i) const { return graph_.nodes[i]; }
 
   // Binder
@@ -84,20 +84,20 @@ class Plan final : public Binder {
     Buffer arena;
     BatchMemory batch;
   };
-  Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
-       Parameters& parameters, Reuse reuse, int stage, MemoryPlan memory,
-       std::shared_ptr<Held> held);  // null: memory of its own
+  BoundGraph(const Graph& graph, const Context& context, const BatchCapacity& capacity,
+             Parameters& parameters, Reuse reuse, int stage, MemoryLayout memory,
+             std::shared_ptr<Held> held);  // null: memory of its own
   const Graph& graph_;
   Context context_;
   BatchCapacity capacity_;
   Parameters& parameters_;
   Reuse reuse_;
   int stage_;
-  MemoryPlan memory_;
+  MemoryLayout memory_;
   std::shared_ptr<Held> held_;
   std::vector<Thunk> thunks_;
-  std::vector<bool> reads_;            // values that nodes of this plan read
-  std::string_view reads_labels_;      // the first op of this plan that does; empty: none
+  std::vector<bool> reads_;            // values that nodes of the stage read
+  std::string_view reads_labels_;      // the first op of the stage that does; empty: none
   size_t binding_ = 0;                 // the node being bound
   std::vector<Recording> recordings_;  // by part
 };

@@ -1,4 +1,4 @@
-#include "engine/graph/planner.h"
+#include "engine/graph/memory_layout.h"
 
 #include <algorithm>
 #include <numeric>
@@ -145,13 +145,13 @@ class Pieces {
     intervals_.push_back({align_up(bytes), now, now, no_offset});
   }
 
-  void place_in(MemoryPlan& plan, bool reuse) {
-    place(intervals_, &plan.arena_bytes, reuse);
+  void place_in(MemoryLayout& memory, bool reuse) {
+    place(intervals_, &memory.arena_bytes, reuse);
     for (size_t v = 0; v < of_value_.size(); ++v) {
-      if (of_value_[v] != none) plan.value_offset[v] = intervals_[of_value_[v]].offset;
+      if (of_value_[v] != none) memory.value_offset[v] = intervals_[of_value_[v]].offset;
     }
     for (auto [node, interval] : scratch_)
-      plan.workspace_offset[node] = intervals_[interval].offset;
+      memory.workspace_offset[node] = intervals_[interval].offset;
   }
 
  private:
@@ -173,30 +173,30 @@ class Pieces {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& g, const Context& context, const BatchCapacity& capacity,
-                       Reuse reuse, int stage) {
-  MemoryPlan plan;
-  plan.value_offset.assign(g.values.size(), no_offset);
-  plan.workspace_offset.assign(g.nodes.size(), no_offset);
-  plan.workspace_bytes.assign(g.nodes.size(), 0);
-  plan.needed = find_needed(g);
-  const Liveness live = find_liveness(g, plan.needed, stage);
+MemoryLayout lay_out_memory(const Graph& g, const Context& context, const BatchCapacity& capacity,
+                            Reuse reuse, int stage) {
+  MemoryLayout memory;
+  memory.value_offset.assign(g.values.size(), no_offset);
+  memory.workspace_offset.assign(g.nodes.size(), no_offset);
+  memory.workspace_bytes.assign(g.nodes.size(), 0);
+  memory.needed = find_needed(g);
+  const Liveness live = find_liveness(g, memory.needed, stage);
   Pieces pieces(g, capacity, live);
   // In execution order, so that an in-place output finds its input's piece.
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& node = g.nodes[i];
-    if (!plan.needed[i] || !in_stage(node, stage)) continue;
-    for (ValueId id : node.inputs) plan.sum_of_values += pieces.add(id);
+    if (!memory.needed[i] || !in_stage(node, stage)) continue;
+    for (ValueId id : node.inputs) memory.sum_of_values += pieces.add(id);
     if (reuse != Reuse::never) pieces.share(node, static_cast<int>(i));
-    for (ValueId id : node.outputs) plan.sum_of_values += pieces.add(id);
+    for (ValueId id : node.outputs) memory.sum_of_values += pieces.add(id);
     const OpRule& rule = rule_of(node.op);
-    if (rule.workspace) plan.workspace_bytes[i] = rule.workspace(context, g, node, capacity);
+    if (rule.workspace) memory.workspace_bytes[i] = rule.workspace(context, g, node, capacity);
   }
   for (size_t i = 0; i < g.nodes.size(); ++i) {
-    if (plan.workspace_bytes[i] > 0) pieces.add_scratch(i, plan.workspace_bytes[i]);
+    if (memory.workspace_bytes[i] > 0) pieces.add_scratch(i, memory.workspace_bytes[i]);
   }
-  pieces.place_in(plan, reuse != Reuse::never);
-  return plan;
+  pieces.place_in(memory, reuse != Reuse::never);
+  return memory;
 }
 
 }  // namespace rondo

@@ -13,7 +13,7 @@ namespace rondo {
 inline constexpr size_t no_offset = static_cast<size_t>(-1);
 inline constexpr int all_stages = -1;
 
-struct MemoryPlan {
+struct MemoryLayout {
   std::vector<size_t> value_offset;      // by value; no_offset: not in the arena, or not wanted
   std::vector<size_t> workspace_offset;  // by node; no_offset: none
   std::vector<size_t> workspace_bytes;   // by node
@@ -29,14 +29,15 @@ enum class Reuse : uint8_t {
   never,  // every value keeps its own memory (lockstep, debugging)
 };
 
-// Plans the nodes of one stage, or all. Values that cross into the stage live from the start, those
+// For the nodes of one stage, or all. Values that cross into the stage live from the start, those
 // that leave it to the end.
 //
 // Algorithm: greedy by size. Values are placed largest first, each at the lowest offset where it
 // overlaps no value that is alive at the same time (Pisarchyk & Lee, "Efficient Memory Management
 // for Deep Neural Net Inference", 2020).
-MemoryPlan plan_memory(const Graph& graph, const Context& context, const BatchCapacity& capacity,
-                       Reuse reuse = Reuse::by_liveness, int stage = all_stages);
+MemoryLayout lay_out_memory(const Graph& graph, const Context& context,
+                            const BatchCapacity& capacity, Reuse reuse = Reuse::by_liveness,
+                            int stage = all_stages);
 
 // Whether a node belongs to a stage.
 inline bool in_stage(const Node& node, int stage) {

@@ -1,4 +1,4 @@
-#include "engine/graph/plan.h"
+#include "engine/graph/bound_graph.h"
 
 #include <algorithm>
 #include <cstring>
@@ -18,7 +18,7 @@ TensorView matrix(void* data, DType dtype, int64_t planes, int64_t rows, int64_t
 // What the activations' memory is for, in words: the first thing to look at when there is too
 // little of it.
 std::string activations_purpose(const Graph& graph, const BatchCapacity& capacity,
-                                const MemoryPlan& memory) {
+                                const MemoryLayout& memory) {
   size_t most = 0;
   const Value* largest = nullptr;
   for (size_t v = 0; v < graph.values.size(); ++v) {
@@ -75,14 +75,14 @@ const int32_t* Binder::row_count(ValueId id) const {
   return s.axis == Axis::frames ? &v.extent->rows : &v.extent->sequences;
 }
 
-Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
-           Parameters& parameters, Reuse reuse, int stage)
-    : Plan(graph, context, capacity, parameters, reuse, stage,
-           plan_memory(graph, context, capacity, reuse, stage), nullptr) {}
+BoundGraph::BoundGraph(const Graph& graph, const Context& context, const BatchCapacity& capacity,
+                       Parameters& parameters, Reuse reuse, int stage)
+    : BoundGraph(graph, context, capacity, parameters, reuse, stage,
+                 lay_out_memory(graph, context, capacity, reuse, stage), nullptr) {}
 
-Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
-           Parameters& parameters, Reuse reuse, int stage, MemoryPlan memory,
-           std::shared_ptr<Held> held)
+BoundGraph::BoundGraph(const Graph& graph, const Context& context, const BatchCapacity& capacity,
+                       Parameters& parameters, Reuse reuse, int stage, MemoryLayout memory,
+                       std::shared_ptr<Held> held)
     : graph_(graph),
       context_(context),
       capacity_(capacity),
@@ -109,19 +109,20 @@ Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capa
   }
 }
 
-std::unique_ptr<Plan> Plan::within(const Plan& whole, const BatchCapacity& capacity) {
-  RONDO_CHECK(whole.capacity_.holds(capacity), "a plan within a smaller one");
-  MemoryPlan memory =
-      plan_memory(whole.graph_, whole.context_, capacity, whole.reuse_, whole.stage_);
+std::unique_ptr<BoundGraph> BoundGraph::within(const BoundGraph& whole,
+                                               const BatchCapacity& capacity) {
+  RONDO_CHECK(whole.capacity_.holds(capacity), "a bound graph within a smaller one");
+  MemoryLayout memory =
+      lay_out_memory(whole.graph_, whole.context_, capacity, whole.reuse_, whole.stage_);
   if (memory.arena_bytes > whole.memory_.arena_bytes) return nullptr;
-  return std::unique_ptr<Plan>(new Plan(whole.graph_, whole.context_, capacity, whole.parameters_,
-                                        whole.reuse_, whole.stage_, std::move(memory),
-                                        whole.held_));
+  return std::unique_ptr<BoundGraph>(new BoundGraph(whole.graph_, whole.context_, capacity,
+                                                    whole.parameters_, whole.reuse_, whole.stage_,
+                                                    std::move(memory), whole.held_));
 }
 
-size_t Plan::node_count() const { return thunks_.size(); }
+size_t BoundGraph::node_count() const { return thunks_.size(); }
 
-void Plan::load(const BatchView& b) {
+void BoundGraph::load(const BatchView& b) {
   const BatchCapacity extent = b.extent();
   // Without this a forgotten text would train towards blanks alone.
   if (!reads_labels_.empty() && b.label_offsets.empty() && extent.packed.sequences > 0) {
@@ -131,48 +132,48 @@ void Plan::load(const BatchView& b) {
   }
   RONDO_CHECK(capacity_.holds(extent), "batch of ", extent.packed.rows, " rows, ",
               extent.packed.frames, " frames, ", extent.packed.sequences, " sequences, ",
-              extent.labels, " labels (longest ", extent.max_label_length, ") exceeds the plan's ",
-              capacity_.packed.rows, ", ", capacity_.packed.frames, ", ",
-              capacity_.packed.sequences, ", ", capacity_.labels, " (", capacity_.max_label_length,
-              ")");
+              extent.labels, " labels (longest ", extent.max_label_length,
+              ") exceeds the capacity of ", capacity_.packed.rows, ", ", capacity_.packed.frames,
+              ", ", capacity_.packed.sequences, ", ", capacity_.labels, " (",
+              capacity_.max_label_length, ")");
   held_->batch.load(b, *context_.stream, reads_);
 }
 
-void Plan::run_node(size_t i) {
+void BoundGraph::run_node(size_t i) {
   if (thunks_[i]) thunks_[i](context_);
 }
 
-Thunk Plan::bind_part(size_t index, const Node& as) {
+Thunk BoundGraph::bind_part(size_t index, const Node& as) {
   binding_ = index;
   Thunk part = rule_of(as.op).bind(*this, as);
   binding_ = graph_.nodes.size();
   return part;
 }
 
-void Plan::run() {
+void BoundGraph::run() {
   for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
 }
 
-void Plan::run(const std::function<void(size_t)>& after) {
+void BoundGraph::run(const std::function<void(size_t)>& after) {
   for (size_t i = 0; i < thunks_.size(); ++i) {
     run_node(i);
     after(i);
   }
 }
 
-void Plan::run(Phase phase) {
+void BoundGraph::run(Phase phase) {
   for (size_t i = 0; i < thunks_.size(); ++i) {
     if (graph_.nodes[i].phase == phase) run_node(i);
   }
 }
 
-void Plan::run_backward() {
+void BoundGraph::run_backward() {
   for (size_t i = 0; i < thunks_.size(); ++i) {
     if (graph_.nodes[i].phase != Phase::forward) run_node(i);
   }
 }
 
-int64_t Plan::live_rows(const Shape& s) const { return held_->batch.live_rows(s); }
+int64_t BoundGraph::live_rows(const Shape& s) const { return held_->batch.live_rows(s); }
 
 void append_floats(std::span<const std::byte> values, DType dtype, std::vector<float>& to) {
   const size_t n = values.size() / size_of(dtype), at = to.size();
@@ -183,7 +184,7 @@ void append_floats(std::span<const std::byte> values, DType dtype, std::vector<f
   });
 }
 
-void Plan::append_floats(ValueId id, std::vector<float>& to) const {
+void BoundGraph::append_floats(ValueId id, std::vector<float>& to) const {
   const Value& value = graph_.value(id);
   const auto n =
       static_cast<size_t>(value.shape.planes * live_rows(value.shape) * value.shape.cols);
@@ -197,7 +198,7 @@ void Plan::append_floats(ValueId id, std::vector<float>& to) const {
   read(id, to.data() + at, n * sizeof(float));
 }
 
-void Plan::read(ValueId id, void* to, size_t bytes) const {
+void BoundGraph::read(ValueId id, void* to, size_t bytes) const {
   const TensorView v = view(id);
   const Value& value = graph_.value(id);
   RONDO_CHECK(v, "value ", id, " '", value.name, "' is not kept");
@@ -214,7 +215,7 @@ void Plan::read(ValueId id, void* to, size_t bytes) const {
   context_.stream->synchronize();
 }
 
-void Plan::write(ValueId id, const void* from, size_t bytes) {
+void BoundGraph::write(ValueId id, const void* from, size_t bytes) {
   const TensorView v = view(id);
   RONDO_CHECK(v, "value ", id, " has no memory");
   const auto planes = static_cast<size_t>(graph_.value(id).shape.planes);
@@ -226,7 +227,7 @@ void Plan::write(ValueId id, const void* from, size_t bytes) {
   }
 }
 
-TensorView Plan::view(ValueId id) const {
+TensorView BoundGraph::view(ValueId id) const {
   if (id == no_value) return {};
   const Value& v = graph_.value(id);
   if (v.role == ValueRole::parameter) return parameters_.weight(v.name);
@@ -249,7 +250,7 @@ TensorView Plan::view(ValueId id) const {
   return matrix(static_cast<uint8_t*>(held_->arena.data()) + offset, v.dtype, s.planes, rows, cols);
 }
 
-PackedView Plan::layout(int level) const {
+PackedView BoundGraph::layout(int level) const {
   const BatchPlaces::Level& m = held_->batch.places().levels.at(static_cast<size_t>(level));
   PackedView v;
   v.capacity = level_capacity(graph_, capacity_, level);  // not m's: `within` it
@@ -263,17 +264,17 @@ PackedView Plan::layout(int level) const {
   return v;
 }
 
-const int32_t* Plan::labels() const {
+const int32_t* BoundGraph::labels() const {
   return held_->batch.at<int32_t>(held_->batch.places().labels);
 }
-const int32_t* Plan::label_offsets() const {
+const int32_t* BoundGraph::label_offsets() const {
   return held_->batch.at<int32_t>(held_->batch.places().label_offsets);
 }
-const uint64_t* Plan::step_seed() const {
+const uint64_t* BoundGraph::step_seed() const {
   return held_->batch.at<uint64_t>(held_->batch.places().step_seed);
 }
 
-PackedWeights* Plan::packed(ValueId id) const {
+PackedWeights* BoundGraph::packed(ValueId id) const {
   if (id == no_value) return nullptr;
   for (const Node& n : graph_.nodes) {
     if (n.outputs.at(0) == id && rule_of(n.op).converts) id = n.inputs.at(0);
@@ -282,7 +283,7 @@ PackedWeights* Plan::packed(ValueId id) const {
   return v.role == ValueRole::parameter ? parameters_.packed(v.name) : nullptr;
 }
 
-TensorView Plan::workspace() const {
+TensorView BoundGraph::workspace() const {
   const size_t bytes = memory_.workspace_bytes[binding_];
   if (bytes == 0) return {};
   return {static_cast<uint8_t*>(held_->arena.data()) + memory_.workspace_offset[binding_],
