@@ -38,7 +38,7 @@ enum class Deterministic : uint8_t { same_world, fixed_order, world_invariant };
 enum class Sync : uint8_t { step, async };
 inline constexpr std::array sync_names{"step", "async"};
 enum class RankTransport : uint8_t { automatic, tcp, gloo, shared, mpi };
-enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
+enum class LearningRateType : uint8_t { constant, linear, cosine, noam, step, plateau };
 enum class OnResume : uint8_t { stretch, keep };
 
 // The layers between the features and the output layer, which is always there and linear.
@@ -142,8 +142,8 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-struct ScheduleConfig {
-  ScheduleType type = ScheduleType::cosine;
+struct LearningRateConfig {
+  LearningRateType type = LearningRateType::cosine;
   int64_t warmup_steps = 200;
   int64_t total_steps = 0;
   double final_factor = 0.01;
@@ -154,7 +154,7 @@ struct ScheduleConfig {
   double plateau_factor = 0.5;
   double plateau_threshold = 0;
 
-  bool operator==(const ScheduleConfig&) const = default;
+  bool operator==(const LearningRateConfig&) const = default;
 };
 
 struct ParallelConfig {
@@ -190,7 +190,7 @@ struct Config {
   DistortConfig distort;
   TrainingConfig training;
   OptimizerConfig optimizer;
-  ScheduleConfig schedule;
+  LearningRateConfig lr;
   ParallelConfig parallel;
 
   bool operator==(const Config&) const = default;

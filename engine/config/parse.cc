@@ -94,12 +94,14 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
   constexpr size_t longest = 100;  // nothing is near a longer one, and to look would take long
   if (key.size() > longest) return {};
   std::string best;
-  size_t best_distance = std::max<size_t>(2, last_part(key).size() / 3) + 1;
+  // Of equally near ones, that whose section is nearer too.
+  std::pair nearest{std::max<size_t>(2, last_part(key).size() / 3) + 1, size_t{0}};
   for (const std::string& k : known) {
+    const size_t whole = edit_distance(key, k);
     const size_t elsewhere = edit_distance(last_part(key), last_part(k)) + 1;
-    const size_t d = std::min(edit_distance(key, k), elsewhere);
-    if (d < best_distance) {
-      best_distance = d;
+    const std::pair distance{std::min(whole, elsewhere), whole};
+    if (distance < nearest) {
+      nearest = distance;
       best = k;
     }
   }
@@ -299,9 +301,19 @@ class Loader {
     if (std::find(sections_.begin(), sections_.end(), key) == sections_.end()) {
       fail_unknown(source, node, written, node.is_table() ? sections_ : known_);
     }
-    if (!node.is_table())
-      fail_value(source, node, shown, "a table of keys: '" + key + "' is a section");
+    if (!node.is_table()) fail_section(source, node, key, shown);
     load(*node.as_table(), written + ".", source);
+  }
+
+  // optimizer.lr may be meant by lr.
+  [[noreturn]] void fail_section(const Source& source, const toml::node& node,
+                                 const std::string& key, const std::string& shown) const {
+    const auto meant = std::find_if(known_.begin(), known_.end(),
+                                    [&](const std::string& k) { return last_part(k) == key; });
+    fail_value(
+        source, node, shown,
+        str("a table of keys: '", key, "' is a section",
+            shown != key || meant == known_.end() ? "" : "; did you mean '" + *meant + "'?"));
   }
 
   // A file gives a setting by one of its names. Of overrides the last counts.

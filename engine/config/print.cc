@@ -243,7 +243,7 @@ std::string config_reference_markdown() {
     }
     row(f);
   }
-  out += "\nNames of before are still read:";
+  out += "\nNames of earlier versions are still read:";
   for (const schema::Renamed& r : schema::renamed())
     out += str(&r == schema::renamed().data() ? " `" : ", `", r.before, "` as `", r.now, "`");
   out +=

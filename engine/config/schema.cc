@@ -25,9 +25,9 @@ constexpr std::array unit_names{"character", "word"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "fixed_order", "world_invariant"};
 constexpr std::array transport_names{"auto", "tcp", "gloo", "shared", "mpi"};
-constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
+constexpr std::array lr_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array on_resume_names{"stretch", "keep"};
-constexpr std::array pipeline_schedule_names{"1f1b", "zero_bubble"};
+constexpr std::array schedule_names{"1f1b", "zero_bubble"};
 constexpr std::array dtype_names{"f32", "bf16"};
 
 // `names` in the order of the enumerators.
@@ -276,10 +276,9 @@ Builder optimizer_fields(OptimizerConfig& c) {
   return b;
 }
 
-Builder schedule_fields(ScheduleConfig& c) {
-  Builder b("schedule");
-  b.add("type", choice(c.type, schedule_names), any,
-        "how the learning rate changes after the warm-up");
+Builder lr_fields(LearningRateConfig& c) {
+  Builder b("lr");
+  b.add("type", choice(c.type, lr_names), any, "how the learning rate changes after the warm-up");
   b.add("warmup_steps", &c.warmup_steps, not_negative, "linear rise to optimizer.lr");
   b.add("total_steps", &c.total_steps, not_negative,
         "linear, cosine: where the fall ends; 0: at the end of training");
@@ -332,7 +331,7 @@ Builder parallel_fields(ParallelConfig& c) {
         "ranks that share the layers of one model among them (docs/distributed.md)");
   b.add("data", &c.data, from(0, 4096),
         "replicas of the pipeline; 0: as many as there are ranks for");
-  b.add("schedule", choice(c.schedule, pipeline_schedule_names), any,
+  b.add("schedule", choice(c.schedule, schedule_names), any,
         "the order of the pipeline's work; 1f1b stores less, zero_bubble waits less");
   b.add("micro_batches", &c.micro_batches, from(0, 4096),
         "parts of a replica's batch that follow each other through the pipeline; 0: two per rank");
@@ -384,7 +383,7 @@ std::vector<Field> fields(Config& c) {
   distort_fields(c.distort).append_to(all);
   training_fields(c.training).append_to(all);
   optimizer_fields(c.optimizer).append_to(all);
-  schedule_fields(c.schedule).append_to(all);
+  lr_fields(c.lr).append_to(all);
   parallel_fields(c.parallel).append_to(all);
   return all;
 }
@@ -418,7 +417,7 @@ std::string_view section_doc(std::string_view section) {
       {"distort", "Variations of the images of lines in training; 0 is none."},
       {"training", "How long, how, and what is kept."},
       {"optimizer", "From gradients to updates."},
-      {"schedule", "The learning rate over time."},
+      {"lr", "The learning rate over time."},
       {"parallel", "Training on several ranks (docs/distributed.md)."},
   };
   for (const auto& [name, doc] : docs) {
@@ -451,6 +450,7 @@ std::span<const Removed> removed() {
 
 std::span<const Renamed> renamed() {
   static constexpr std::array all{
+      Renamed{"schedule", "lr"},
       Renamed{"parallel.shard_optimizer", "parallel.divide_optimizer"},
       Renamed{"parallel.virtual_shards", "parallel.batch_parts"},
   };

@@ -25,7 +25,7 @@ bool asks_for(Way way, const Config& config, const TrainerOptions& options) {
     case Way::async:
       return p.sync == Sync::async;
     case Way::plateau:
-      return config.schedule.type == ScheduleType::plateau;
+      return config.lr.type == LearningRateType::plateau;
   }
   return false;
 }
@@ -75,7 +75,7 @@ std::string name_of(Way way) {
     case Way::async:
       return "parallel.sync = \"async\"";
     case Way::plateau:
-      return "schedule.type = \"plateau\"";
+      return "lr.type = \"plateau\"";
   }
   return "";
 }

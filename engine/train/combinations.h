@@ -23,7 +23,7 @@ enum class Way : uint8_t {
   world_invariant,   // parallel.deterministic = "world_invariant"
   divide_optimizer,  // parallel.divide_optimizer
   async,             // parallel.sync = "async"
-  plateau,           // schedule.type = "plateau"
+  plateau,           // lr.type = "plateau"
 };
 
 struct Refusal {

@@ -93,7 +93,7 @@ std::optional<Score> RunKeeper::validate(const Ranks& ranks) {
     save_best(ranks, score);
   }
   swap_average();
-  state.plateau = plateau_update(config_.schedule, state.plateau, score);
+  state.plateau = plateau_update(config_.lr, state.plateau, score);
   report_.validation(state, e, config_.task, keeps, std::move(samples));
   return score;
 }

@@ -18,7 +18,7 @@
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/state/elastic_progress.h"
-#include "engine/train/state/run_schedule.h"
+#include "engine/train/state/run_learning_rate.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
@@ -126,7 +126,7 @@ class Trainer {
     last_checkpoint_ = began;
     TrainingBatches batches(config_, *s_.train, share(), model_->weights());
     ranks_.together([&] { prepare(batches); });
-    results_->start(started_, schedule_.expected_steps());
+    results_->start(started_, learning_rate_.expected_steps());
     vote();
     ranks_.sum(votes_);
     // Where ranks compute on cores, those that meet wait for the slowest: what is read should take
@@ -233,19 +233,19 @@ class Trainer {
       model_->reserve(capacity);
       report_->memory(s_.state, model_->memory().activations);
     }
-    begin_schedule(batches.updates_per_epoch());
-    const int64_t warmup = config_.schedule.warmup_steps;
+    begin_learning_rate(batches.updates_per_epoch());
+    const int64_t warmup = config_.lr.warmup_steps;
     if (ranks_.first() && s_.state.step == 0 && warmup > 0 &&
-        warmup >= schedule_.expected_steps()) {
+        warmup >= learning_rate_.expected_steps()) {
       report_->message(str("warning: the learning rate rises for ", warmup,
-                           " updates, and the run has ", schedule_.expected_steps(),
-                           "; schedule.warmup_steps=0 begins with all of it"));
+                           " updates, and the run has ", learning_rate_.expected_steps(),
+                           "; lr.warmup_steps=0 begins with all of it"));
     }
   }
 
-  void begin_schedule(int64_t updates_per_epoch) {
-    if (!s_.resumed) return schedule_.begin(s_.state, updates_per_epoch);
-    const std::string jump = schedule_.go_on(s_.before, s_.state, updates_per_epoch);
+  void begin_learning_rate(int64_t updates_per_epoch) {
+    if (!s_.resumed) return learning_rate_.begin(s_.state, updates_per_epoch);
+    const std::string jump = learning_rate_.go_on(s_.before, s_.state, updates_per_epoch);
     if (!jump.empty() && ranks_.first()) report_->message("warning: " + jump);
   }
 
@@ -270,7 +270,7 @@ class Trainer {
   // One update; whether it was the epoch's last.
   bool update(TrainingBatches& batches) {
     const double began = now_seconds();
-    const double rate = schedule_.rate(s_.state);
+    const double rate = learning_rate_.rate(s_.state);
     model_->optimizer().set_learning_rate(rate);
     const TrainingBatches::Update extent = batches.next_update();
     if (ranks_.size() > 1) same_batches_.begin(batches.content(extent));
@@ -539,7 +539,7 @@ class Trainer {
   std::vector<HostBatch> hosts_;
   std::vector<std::vector<BatchView::Input>> inputs_;
   std::vector<BatchView> parts_;
-  RunSchedule schedule_{config_};
+  RunLearningRate learning_rate_{config_};
   StopPatience::Duration longest_update_{}, longest_validation_{};
   std::unique_ptr<StopPatience> stop_patience_;  // nullptr: there is nobody to wait for
   double started_ = 0, last_checkpoint_ = 0;

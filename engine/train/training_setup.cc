@@ -177,8 +177,8 @@ class Setup {
     require(config_.training.average_best > 0, "training.average_best", "training.average_best=0");
     require(config_.training.metric != Metric::automatic, "training.metric",
             "training.metric=auto");
-    require(config_.schedule.type == ScheduleType::plateau, "schedule.type = \"plateau\"",
-            "schedule.type=cosine");
+    require(config_.lr.type == LearningRateType::plateau, "lr.type = \"plateau\"",
+            "lr.type=cosine");
   }
 
   // Alphabet and normalisation of a run that goes on are what they were.

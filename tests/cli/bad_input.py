@@ -162,7 +162,7 @@ def test_a_folder_without_all_splits():
         train(root, root / "d", brief, says="to train on, none to validate (no data.dev), none to test with (no data.test)\n")
         run("plan", *READY, f"data={root}", says="All figures are predicted")
         for wish, instead in [("training.patience=3", "training.patience=0"), ("training.average_best=2", "training.average_best=0"),
-                              ("schedule.type=plateau", "schedule.type=cosine")]:
+                              ("lr.type=plateau", "lr.type=cosine")]:
             fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/c", wish,
                   errs=[wish.split("=")[0], "data.dev is empty; expected a manifest there, or " + instead])
         (root / "train.jsonl").unlink()
@@ -307,7 +307,7 @@ def test_recordings_and_ready_features_are_told_apart():
 def test_what_waits_for_validations():
     with folder() as root:
         features(root)
-        for setting in ["training.patience=2", "training.average_best=2", "schedule.type=plateau"]:
+        for setting in ["training.patience=2", "training.average_best=2", "lr.type=plateau"]:
             fails_to_train(root, "data.dev=", setting,
                            errs=[setting.split("=")[0], "needs validations, and data.dev is empty"])
 

@@ -304,7 +304,7 @@ def feature_corpus(root, kind, train=48, dev=12, seed=2):
 
 # Settings that make training on these corpora a matter of a second or two.
 TINY = ["model.hidden=24", "model.layers=1", "model.dropout=0", "optimizer.lr=0.02",
-        "schedule.warmup_steps=5", "training.threads=2", "training.samples=0"]
+        "lr.warmup_steps=5", "training.threads=2", "training.samples=0"]
 TONE = TINY + ["features.rate=8000", "features.bins=20", "data.batch_frames=600"]
 READY = TINY + ["features.type=ready", "features.cmvn=none", "model.subsample=1",
                 "data.batch_frames=100"]

@@ -48,6 +48,24 @@ def test_what_is_no_more_is_told():
             fails(*words, f"{key}={value}", cwd=root, errs="is no more")
 
 
+def test_names_of_before_are_read_and_those_of_now_written():
+    for name, before, now in (("one_rank", "[schedule]", "[lr]"),
+                              ("divided_optimizer", "shard_optimizer = true", "divide_optimizer = true"),
+                              ("elastic", "virtual_shards = 4", "batch_parts = 4")):
+        with folder() as root:
+            unpack(FOLDER / f"{name}.tar.xz", root)
+            settings = root / "run" / "config.toml"
+            check(before in settings.read_text(), name, "was not written by an earlier program")
+            flags = json.loads((root / "fixture.json").read_text())["flags"]
+            # An override of either name is one of the run's setting.
+            go_on(root, flags, "schedule.warmup_steps=201", "lr.final_factor=0.5")
+            written = settings.read_text()
+            check(now in written and before not in written, name, written)
+            check("warmup_steps = 201" in written and "final_factor = 0.5" in written, name, written)
+            text = (root / "run" / "model.safetensors").read_bytes()
+            check(now.encode() in text and before.encode() not in text, name)
+
+
 def test_runs_go_on():
     for name, root, about in each_fixture():
         later = go_on(root, about["flags"])

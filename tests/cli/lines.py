@@ -291,7 +291,7 @@ def info_and_init_from(root, model, image, text):
     fails(*head, "training.freeze_before=lstm", errs="training.freeze_before is 'lstm', expected one of the layers ")
     run(*head, "training.freeze_before=output",
         says=["weights from", "weights in the layers before output",
-              "warning: the learning rate rises for 200 updates, and the run has 2; schedule.warmup_steps=0"])
+              "warning: the learning rate rises for 200 updates, and the run has 2; lr.warmup_steps=0"])
     before, after = (tensors_of(path / "model.safetensors") for path in (model, root / "head"))
     check(before.keys() == after.keys(), after.keys())
     changed = {name for name in before if before[name] != after[name]}

@@ -7,7 +7,7 @@ from ranks_support import ends as ends_within, ranks_of, signalled
 
 SETTINGS = ["training.log_every_steps=1", "model.dropout=0.2", "training.threads=1",
             "parallel.sync_every=4", "parallel.timeout_seconds=30", "data.sorta_grad=false",
-            "schedule.type=constant", "training.checkpoint_dir=run"]
+            "lr.type=constant", "training.checkpoint_dir=run"]
 
 
 def launch(n, *more):

@@ -230,14 +230,14 @@ def on_every_split():
         case(f"fused loss/{split}", *flags, *DEEP, "training.fuse_output_from=2")
         case(f"frozen/{split}", *flags, *DEEP, "training.freeze_before=lstm4.0", after=DEEP)
         # A rate that falls to the end of a run would fall sooner in the first half.
-        constant = [*DEEP, "schedule.type=constant", "training.checkpoint_every_steps=5"]
+        constant = [*DEEP, "lr.type=constant", "training.checkpoint_every_steps=5"]
         case(f"resumed/{split}", *flags, *constant, resumed=True)
         case(f"resumed/{split}/whole", *flags, *constant)
 
 
 def elastic():
     settings = ["parallel.deterministic=world_invariant", "parallel.batch_parts=4", *DEEP,
-                "schedule.type=constant", "training.checkpoint_every_steps=5"]
+                "lr.type=constant", "training.checkpoint_every_steps=5"]
     case("elastic/1", *settings)
     case("elastic/2", *settings, elastic=2)
     case("elastic/3", *settings, elastic=3)

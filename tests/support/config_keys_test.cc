@@ -199,14 +199,14 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(optimizer, beta2);
   MEMBER(optimizer, eps);
   MEMBER(optimizer, weight_decay);
-  MEMBER(schedule, warmup_steps);
-  MEMBER(schedule, total_steps);
-  MEMBER(schedule, final_factor);
-  MEMBER(schedule, step_every);
-  MEMBER(schedule, step_factor);
-  MEMBER(schedule, plateau_patience);
-  MEMBER(schedule, plateau_factor);
-  MEMBER(schedule, plateau_threshold);
+  MEMBER(lr, warmup_steps);
+  MEMBER(lr, total_steps);
+  MEMBER(lr, final_factor);
+  MEMBER(lr, step_every);
+  MEMBER(lr, step_factor);
+  MEMBER(lr, plateau_patience);
+  MEMBER(lr, plateau_factor);
+  MEMBER(lr, plateau_threshold);
   MEMBER(parallel, sync_every);
   MEMBER(parallel, max_staleness);
   MEMBER(parallel, divide_optimizer);
@@ -235,7 +235,7 @@ TEST_CASE("values at their limits are taken, those beyond are not", "[config]") 
            {"model.outputs", {"0", "16777216"}},
            {"data.batch_frames", {"1", "1000000000"}},
            {"features.frame_ms", {"1.0", "1000.0"}},
-           {"schedule.final_factor", {"0.0", "1.0"}},
+           {"lr.final_factor", {"0.0", "1.0"}},
            {"training.non_finite_limit", {"1", "1000000000"}},
            {"distort.stretch", {"0.0", "0.5"}},
            {"augment.noise_snr_low", {"-100.0", "100.0"}}}) {
@@ -254,8 +254,8 @@ TEST_CASE("values at their limits are taken, those beyond are not", "[config]") 
   CHECK(error("model.dropout=0").empty());
   CHECK_THAT(error("model.dropout=1"), Contains("a number of at least 0 and below 1"));
   CHECK_THAT(error("optimizer.eps=0"), Contains("a number above 0"));
-  CHECK(error("schedule.step_factor=1").empty());
-  CHECK_THAT(error("schedule.step_factor=0"), Contains("a number above 0 and at most 1"));
+  CHECK(error("lr.step_factor=1").empty());
+  CHECK_THAT(error("lr.step_factor=0"), Contains("a number above 0 and at most 1"));
   // Of a list each element counts.
   CHECK(error("augment.speed=[0.25, 4]").empty());
   CHECK_THAT(error("augment.speed=[1, 4.01]"), Contains("a list of numbers, each from 0.25 to 4"));

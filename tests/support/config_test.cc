@@ -66,6 +66,13 @@ TEST_CASE("a setting is read by its name of before as by its own, and written by
                                 Contains("\ndivide_optimizer = true\n") &&
                                 !Contains("virtual_shards") && !Contains("shard_optimizer"));
   CHECK(parse_config(to_toml(read), "conf.toml") == read);
+  const std::string section =
+      "[schedule]\ntype = \"step\"\nstep_every = 7\n[lr]\nwarmup_steps = 3\n";
+  const Config rate = parse_config(section, "conf.toml");
+  CHECK((rate.lr.type == LearningRateType::step && rate.lr.step_every == 7 &&
+         rate.lr.warmup_steps == 3));
+  CHECK(with({"schedule.type=step", "schedule.step_every=7", "lr.warmup_steps=3"}) == rate);
+  CHECK_THAT(to_toml(rate), Contains("\n[lr]\ntype = \"step\"\n") && !Contains("[schedule]"));
   // Of overrides the last counts, by whatever name; each wins over the file.
   CHECK(parse_config(before, "conf.toml", Strings{"parallel.batch_parts=5"}).parallel.batch_parts ==
         5);
@@ -87,7 +94,29 @@ TEST_CASE("mistakes in a setting by its name of before name the one it has", "[c
   CHECK(override_error("virtual_shard=4") ==
         "override 'virtual_shard=4': unknown key 'virtual_shard'; did you mean "
         "'parallel.batch_parts'?");
+  CHECK(error_of("[training]\nepochs = 3\n[schedule]\nwarmup_steps = -1\n") ==
+        "conf.toml:4: lr.warmup_steps (formerly schedule.warmup_steps) is -1, expected an integer "
+        "of at least 0");
+  CHECK(error_of("schedule = \"cosine\"") ==
+        "conf.toml:1: lr (formerly schedule) is \"cosine\", expected a table of keys: 'lr' is a "
+        "section");
+  CHECK(
+      override_error("lr=1e-3") ==
+      "override 'lr=1e-3': lr is 0.001, expected a table of keys: 'lr' is a section; did you mean "
+      "'optimizer.lr'?");
+  CHECK(override_error("schedule.type=wild") ==
+        "override 'schedule.type=wild': lr.type (formerly schedule.type) is \"wild\", expected one "
+        "of \"constant\", \"linear\", \"cosine\", \"noam\", \"step\", \"plateau\"");
+  CHECK(error_of("[schedule]\nwarmup_step = 3\n") ==
+        "conf.toml:2: unknown key 'schedule.warmup_step'; did you mean 'lr.warmup_steps'?");
+  CHECK(error_of("[schedul]\ntype = \"step\"\n") ==
+        "conf.toml:1: unknown key 'schedul'; did you mean 'lr'?");
+  CHECK(override_error("schedul.type=step") ==
+        "override 'schedul.type=step': unknown key 'schedul.type'; did you mean 'lr.type'?");
   // One setting, given by both.
+  CHECK(error_of("[lr]\nwarmup_steps = 3\n[schedule]\nwarmup_steps = 3\n") ==
+        "conf.toml:4: schedule.warmup_steps and lr.warmup_steps (conf.toml:2) are one setting, "
+        "whose name is lr.warmup_steps; expected it once");
   const std::string twice = "[parallel]\nvirtual_shards = 3\nsync_every = 3\nbatch_parts = 3\n";
   const std::string told =
       "conf.toml:4: parallel.batch_parts and parallel.virtual_shards (conf.toml:2) are one "
@@ -177,8 +206,8 @@ TEST_CASE("override values: TOML, bare words, and text for string keys", "[confi
   CHECK(with({"optimizer.lr=2e-3"}).optimizer.lr == 2e-3);
   CHECK(with({"optimizer.lr= 0.5"}).optimizer.lr == 0.5);
   CHECK(with({"optimizer.nesterov=true"}).optimizer.nesterov);
-  CHECK(with({"schedule.type=noam"}).schedule.type == ScheduleType::noam);
-  CHECK(with({"schedule.type=\"noam\""}).schedule.type == ScheduleType::noam);
+  CHECK(with({"lr.type=noam"}).lr.type == LearningRateType::noam);
+  CHECK(with({"lr.type=\"noam\""}).lr.type == LearningRateType::noam);
   CHECK(with({"augment.speed=[0.9,1.1]"}).augment.speed == std::vector<double>{0.9, 1.1});
   CHECK(with({"data.alphabet=0123"}).data.alphabet == "0123");
   CHECK(with({"data.train=2024-01-01"}).data.train == "2024-01-01");
@@ -386,7 +415,7 @@ TEST_CASE("a failed override leaves the config as it was", "[config]") {
 TEST_CASE("the resolved config round-trips through TOML", "[config]") {
   Config c =
       with({"optimizer.lr=0.1", "augment.speed=[0.9,1,1.1]", "training.ema=0.9999", "data=o\\u",
-            "task=regress", "training.seed=9223372036854775807", "schedule.final_factor=1e-300"});
+            "task=regress", "training.seed=9223372036854775807", "lr.final_factor=1e-300"});
   c.data.alphabet = "a\"\\\n\t\x01\x7f é\xf0\x9f\x98\x80";
   apply_overrides(c, Strings{R"(text.replace=["a=b", "\"=\\", "c="])", "text.locale=tr"});
   REQUIRE(c.text.replace.size() == 3);
@@ -500,7 +529,7 @@ TEST_CASE("every choice has the name of its enumerator", "[config]") {
   CHECK(with({"data.text_too_long=skip"}).data.text_too_long == OnBadData::skip);
   CHECK(with({"training.non_finite=stop"}).training.non_finite == OnNonFinite::stop);
   CHECK(with({"optimizer.type=adam"}).optimizer.type == OptimizerType::adam);
-  CHECK(with({"schedule.type=linear"}).schedule.type == ScheduleType::linear);
-  CHECK(with({"schedule.type=plateau"}).schedule.type == ScheduleType::plateau);
-  CHECK(with({"schedule.type=step"}).schedule.type == ScheduleType::step);
+  CHECK(with({"lr.type=linear"}).lr.type == LearningRateType::linear);
+  CHECK(with({"lr.type=plateau"}).lr.type == LearningRateType::plateau);
+  CHECK(with({"lr.type=step"}).lr.type == LearningRateType::step);
 }

@@ -172,7 +172,7 @@ TEST_CASE("an update has `accumulation` batches, the last of an epoch what is le
     const auto epochs = by_epoch(run);
     REQUIRE(epochs.size() == single.size());
     size_t step = 0;
-    // What the schedule counts by: every epoch as the first, the last update of one included.
+    // What the learning rate counts by: every epoch as the first, the last update of one included.
     const size_t each = (single[0].size() + accumulation - 1) / accumulation;
     has_rest |= single[0].size() % accumulation != 0;
     CHECK(read_training_state(open_checkpoint(newest(run.directory))).expected_steps ==

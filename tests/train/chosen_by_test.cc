@@ -259,8 +259,8 @@ TEST_CASE("replicas, pipelines, shards and ranks apart choose by the metric too"
 TEST_CASE("plateau: the rate stays while nothing is written yet and the loss falls") {
   const TrainingCorpus corpus(24, 12);
   Config c = validated(corpus, "run", Metric::wer);
-  c.schedule.type = ScheduleType::plateau;
-  c.schedule.plateau_patience = 0;
+  c.lr.type = LearningRateType::plateau;
+  c.lr.plateau_patience = 0;
   train(c, {});
   const std::string& run = c.training.checkpoint_dir;
   std::map<int64_t, Json> validations;
@@ -276,7 +276,7 @@ TEST_CASE("plateau: the rate stays while nothing is written yet and the loss fal
       best = std::min(best, wer);
       loss_then = loss;
     } else {
-      factor *= c.schedule.plateau_factor;
+      factor *= c.lr.plateau_factor;
       ++cuts;
     }
     rates[step] = factor;

@@ -44,7 +44,7 @@ void ask_for(Way way, Run& run) {
       p.sync = Sync::async;
       break;
     case Way::plateau:
-      run.config.schedule.type = ScheduleType::plateau;
+      run.config.lr.type = LearningRateType::plateau;
       break;
   }
 }

@@ -77,8 +77,8 @@ class ColumnCorpus {
     c.training.checkpoint_every_steps = 1;
     c.training.keep_last = 1000;
     c.training.log_every_steps = 1;
-    c.schedule.type = ScheduleType::constant;
-    c.schedule.warmup_steps = 0;
+    c.lr.type = LearningRateType::constant;
+    c.lr.warmup_steps = 0;
     c.optimizer.type = OptimizerType::sgd;
     c.optimizer.momentum = 0;
     c.optimizer.weight_decay = 0;

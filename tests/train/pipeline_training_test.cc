@@ -163,9 +163,9 @@ TEST_CASE("pipelines validate, average, reduce the rate and stop as one rank doe
     c.training.validate_every_steps = 6;
     c.training.average_best = 2;
     c.training.patience = 2;
-    c.schedule.type = ScheduleType::plateau;
-    c.schedule.plateau_patience = 0;
-    c.schedule.plateau_factor = 0.9;
+    c.lr.type = LearningRateType::plateau;
+    c.lr.plateau_patience = 0;
+    c.lr.plateau_factor = 0.9;
     c.optimizer.lr = rate;
     c.training.accumulation = 2;
     c.data.test = c.data.dev;

@@ -1,7 +1,7 @@
 // What a run that goes on, or begins with another's weights, takes over, and what not
 // (docs/training.md, Continuing).
 
-#include "engine/train/state/run_schedule.h"
+#include "engine/train/state/run_learning_rate.h"
 #include "tests/catch.h"
 #include "tests/train/observed_run.h"
 
@@ -21,9 +21,9 @@ Config eventful(const ColumnCorpus& corpus, const std::string& name) {
   c.training.patience = 50;
   c.optimizer.type = OptimizerType::adam;
   c.optimizer.lr = 1;
-  c.schedule.type = ScheduleType::plateau;
-  c.schedule.warmup_steps = 7;
-  c.schedule.plateau_patience = 1;
+  c.lr.type = LearningRateType::plateau;
+  c.lr.warmup_steps = 7;
+  c.lr.plateau_patience = 1;
   return c;
 }
 
@@ -86,19 +86,19 @@ TEST_CASE("a run is to have the updates of its epochs, and max_steps where that 
     c.training.epochs = of.epochs;
     c.training.max_steps = of.max_steps;
     c.optimizer.lr = 0.5;
-    c.schedule.type = ScheduleType::linear;
-    c.schedule.warmup_steps = 0;
-    RunSchedule schedule(c);
+    c.lr.type = LearningRateType::linear;
+    c.lr.warmup_steps = 0;
+    RunLearningRate rates(c);
     TrainingState state;
-    schedule.begin(state, of.per_epoch);
-    CHECK(schedule.expected_steps() == of.expected);
+    rates.begin(state, of.per_epoch);
+    CHECK(rates.expected_steps() == of.expected);
     CHECK(state.expected_steps == of.expected);
     // Where the fall of the rate ends, too: the run does not stop half-way down.
     const auto rate = [&](int64_t step) {
       state.step = step - 1;
-      return schedule.rate(state);
+      return rates.rate(state);
     };
-    CHECK(rate(of.expected) == learning_rate(c.schedule, 0.5, of.expected, of.expected, {}));
+    CHECK(rate(of.expected) == learning_rate(c.lr, 0.5, of.expected, of.expected, {}));
     if (of.expected > 1) CHECK(rate(of.expected) < rate(of.expected - 1));
   }
 }
@@ -123,7 +123,7 @@ TEST_CASE("the state of a run comes back from its file, field by field") {
   s.validation_pending = true;
   s.plateau = {.factor = 0.125, .best = 0.3, .best_loss = 1.25, .bad_validations = 2};
   s.expected_steps = 90;
-  s.schedule_end = 80;
+  s.fall_end = 80;
   s.placement = "3,4";
   s.data_hash = 0xfedcba9876543210;
   const TrainingState t = TrainingState::from_json(s.to_json(), "state.json");
@@ -150,7 +150,7 @@ TEST_CASE("the state of a run comes back from its file, field by field") {
   CHECK(t.plateau.best_loss == 1.25);
   CHECK(t.plateau.bad_validations == 2);
   CHECK(t.expected_steps == 90);
-  CHECK(t.schedule_end == 80);
+  CHECK(t.fall_end == 80);
   CHECK(t.placement == "3,4");
   CHECK(t.data_hash == 0xfedcba9876543210);
   const TrainingState fresh = TrainingState::from_json(TrainingState().to_json(), "state.json");
@@ -253,7 +253,7 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
   Config c = corpus.config("first");
   c.data.sorta_grad = false;
   c.training.epochs = 10;
-  c.schedule.type = ScheduleType::cosine;
+  c.lr.type = LearningRateType::cosine;
   c.optimizer.lr = 0.1;
   const ObservedRun first = observe(corpus, c);
   const int64_t last = first.updates();
@@ -285,12 +285,12 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
   const double jump = at(rates_of(stretched), last + 1);
   CHECK(jump == Approx(0.05).epsilon(0.1));
   CHECK_THAT(told, Contains("from " + number(at(rates_of(c), last)) + " to " + number(jump)) &&
-                       Contains("schedule.on_resume=keep leaves the end where it was"));
+                       Contains("lr.on_resume=keep leaves the end where it was"));
   CHECK(rate_warnings(stretched) == "");  // it has been told
 
   Config kept = copy("kept");
   kept.training.epochs = 20;
-  kept.schedule.on_resume = OnResume::keep;
+  kept.lr.on_resume = OnResume::keep;
   CHECK(rate_warnings(kept) == "");
   for (int64_t step = last + 1; step <= last + 10; ++step) {
     CHECK(at(rates_of(kept), step) == Approx(0.001).epsilon(0.1));
@@ -298,7 +298,7 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
   // Cut in the middle of what was added, with the settings as they are now: the same.
   Config cut = copy("cut");
   cut.training.epochs = 20;
-  cut.schedule.on_resume = OnResume::keep;
+  cut.lr.on_resume = OnResume::keep;
   StopsAfter stopping(last + 4);
   TrainerOptions o;
   o.start = StartFrom::checkpoint;
@@ -312,11 +312,11 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
   // Other settings that change the rate.
   for (const auto& change : std::vector<std::function<void(Config&)>>{
            [](Config& config) { config.optimizer.lr = 0.02; },
-           [](Config& config) { config.schedule.type = ScheduleType::constant; },
-           [](Config& config) { config.schedule.warmup_steps = 1000; }}) {
+           [](Config& config) { config.lr.type = LearningRateType::constant; },
+           [](Config& config) { config.lr.warmup_steps = 1000; }}) {
     Config other = copy("other");
     other.training.epochs = 20;
-    other.schedule.on_resume = OnResume::keep;
+    other.lr.on_resume = OnResume::keep;
     change(other);
     const std::string warned = rate_warnings(other);
     CHECK_THAT(warned, Contains(" to " + number(at(rates_of(other), last + 1)) +
@@ -342,7 +342,7 @@ TEST_CASE("init_from takes the best weights of another run, and nothing else of 
     next.training.init_from = first.directory;
     next.training.ema = 0.5;
     next.optimizer.momentum = 0.9;
-    next.schedule.warmup_steps = 4;
+    next.lr.warmup_steps = 4;
     const ObservedRun run = observe(corpus, next, ranks);
     // Momentum begins with 0, the warm-up and the epochs with the first step, the average with the
     // weights.

@@ -77,8 +77,8 @@ TEST_CASE("the learning rate has fallen with the last update, however ranks shar
         c.data.batch_frames = 8;
         c.data.sorta_grad = false;
         c.training.accumulation = accumulation;
-        c.schedule.type = ScheduleType::linear;
-        c.schedule.final_factor = 0.25;
+        c.lr.type = LearningRateType::linear;
+        c.lr.final_factor = 0.25;
         c.parallel.sync = sync;
         c.parallel.sync_every = 2;
         require_success(train_on(ranks, c));
@@ -232,7 +232,6 @@ TEST_CASE("settings that do not go together are refused before anything is writt
              Contains("parallel.pipeline and ") && Contains("parallel.sync = \"async\""));
   CHECK_THAT(refusal([](Config& c) { c.parallel.divide_optimizer = true; }),
              Contains("parallel.divide_optimizer and parallel.sync = \"async\" do not go"));
-  CHECK_THAT(
-      refusal([](Config& c) { c.schedule.type = ScheduleType::plateau; }),
-      Contains("schedule.type = \"plateau\" and parallel.sync = \"async\" do not go together"));
+  CHECK_THAT(refusal([](Config& c) { c.lr.type = LearningRateType::plateau; }),
+             Contains("lr.type = \"plateau\" and parallel.sync = \"async\" do not go together"));
 }

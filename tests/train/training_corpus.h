@@ -63,8 +63,8 @@ struct TrainingCorpus {
     c.training.samples = 1;
     c.training.checkpoint_dir = folder.path(directory);
     c.training.validate_every_steps = 20;
-    c.schedule.type = ScheduleType::constant;
-    c.schedule.warmup_steps = 0;
+    c.lr.type = LearningRateType::constant;
+    c.lr.warmup_steps = 0;
     c.optimizer.type = OptimizerType::sgd;
     c.optimizer.lr = 0.1;
     c.parallel.timeout_seconds = 20;

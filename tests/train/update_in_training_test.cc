@@ -82,19 +82,19 @@ std::vector<double> constant(const Config& config, size_t updates) {
 }
 
 // The rate of update k of `last`, for each kind, after a warm-up of 4.
-double rate_by_hand(const ScheduleConfig& s, double lr, int64_t k, int64_t last) {
+double rate_by_hand(const LearningRateConfig& s, double lr, int64_t k, int64_t last) {
   const auto n = static_cast<double>(k);
   if (k < 4) return lr * n / 4;
   const double x = std::min(1.0, (n - 4) / static_cast<double>(last - 4));
   switch (s.type) {
-    case ScheduleType::linear:
+    case LearningRateType::linear:
       return lr * (1 - x + x * s.final_factor);
-    case ScheduleType::cosine:
+    case LearningRateType::cosine:
       return lr *
              (s.final_factor + (1 - s.final_factor) * 0.5 * (1 + std::cos(std::numbers::pi * x)));
-    case ScheduleType::noam:
+    case LearningRateType::noam:
       return lr * 2 / std::sqrt(n);
-    case ScheduleType::step:
+    case LearningRateType::step:
       return lr * std::pow(s.step_factor, static_cast<double>((k - 4) / s.step_every));
     default:
       return lr;
@@ -103,24 +103,25 @@ double rate_by_hand(const ScheduleConfig& s, double lr, int64_t k, int64_t last)
 
 }  // namespace
 
-TEST_CASE("each update takes the schedule's rate of its own number, warm-up and end included") {
+TEST_CASE("each update takes the rate of its own number, warm-up and end included") {
   const ColumnCorpus corpus;
   const auto batches = observe(corpus, corpus.config("plain")).moved();
   const auto all = static_cast<int64_t>(batches.size());
-  for (ScheduleType type : {ScheduleType::constant, ScheduleType::linear, ScheduleType::cosine,
-                            ScheduleType::noam, ScheduleType::step}) {
+  for (LearningRateType type :
+       {LearningRateType::constant, LearningRateType::linear, LearningRateType::cosine,
+        LearningRateType::noam, LearningRateType::step}) {
     // Where the fall ends: at the last update of the epochs, of max_steps, or of total_steps.
     for (int64_t limit : {int64_t{0}, all - 3, -(all - 5)}) {
       const std::string name =
           std::to_string(static_cast<int>(type)) + "limit" + std::to_string(limit);
       Config c = corpus.config(name);
-      c.schedule.type = type;
-      c.schedule.warmup_steps = 4;
-      c.schedule.step_every = 3;
-      c.schedule.step_factor = 0.75;
-      c.schedule.final_factor = 0.25;
+      c.lr.type = type;
+      c.lr.warmup_steps = 4;
+      c.lr.step_every = 3;
+      c.lr.step_factor = 0.75;
+      c.lr.final_factor = 0.25;
       if (limit > 0) c.training.max_steps = limit;
-      if (limit < 0) c.schedule.total_steps = -limit;
+      if (limit < 0) c.lr.total_steps = -limit;
       const ObservedRun run = observe(corpus, c);
       const int64_t updates = limit > 0 ? limit : all;
       // As many updates in each epoch as in the first: what training is expected to take.
@@ -130,7 +131,7 @@ TEST_CASE("each update takes the schedule's rate of its own number, warm-up and 
       }
       std::vector<double> rates;
       for (int64_t k = 1; k <= updates; ++k) {
-        rates.push_back(rate_by_hand(c.schedule, c.optimizer.lr, k, last));
+        rates.push_back(rate_by_hand(c.lr, c.optimizer.lr, k, last));
       }
       const std::vector<std::set<size_t>> had(batches.begin(), batches.begin() + updates);
       CAPTURE(name);

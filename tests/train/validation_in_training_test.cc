@@ -251,10 +251,10 @@ TEST_CASE("plateau: the rate is cut after so many validations without enough gai
   const ColumnCorpus corpus;
   Config c = restless(corpus, "plateau");
   c.training.epochs = 20;
-  c.schedule.type = ScheduleType::plateau;
-  c.schedule.plateau_patience = 1;
-  c.schedule.plateau_factor = 0.7;
-  c.schedule.plateau_threshold = 0.05;
+  c.lr.type = LearningRateType::plateau;
+  c.lr.plateau_patience = 1;
+  c.lr.plateau_factor = 0.7;
+  c.lr.plateau_threshold = 0.05;
   const ObservedRun run = observe(corpus, c);
   const auto validations = log_events(run.directory, "validation");
   double factor = 1, lowest = std::numeric_limits<double>::infinity();

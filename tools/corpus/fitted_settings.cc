@@ -81,7 +81,7 @@ std::string course_text(const Course& c, const char* rate, const std::string& da
                         const char* training) {
   return str("\n[data]\nbatch_frames = ", c.batch_frames, "\n", data,
              "\n[optimizer]\ntype = \"adamw\"\nlr = ", rate,
-             "\nweight_decay = 0.01\n\n[schedule]\ntype "
+             "\nweight_decay = 0.01\n\n[lr]\ntype "
              "= \"cosine\"\nwarmup_steps = ",
              c.warmup, "\n\n[training]\nepochs = ", c.epochs, "\nclip = 5\n", training);
 }

@@ -58,7 +58,7 @@ subsample = {subsample}
 type = "adamw"
 lr = 1e-4
 
-[schedule]
+[lr]
 type = "constant"
 warmup_steps = 0
 

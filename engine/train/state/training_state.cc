@@ -71,7 +71,7 @@ std::string TrainingState::to_json() const {
                                {"plateau_best_loss", number(plateau.best_loss)},
                                {"plateau_bad_validations", plateau.bad_validations},
                                {"expected_steps", expected_steps},
-                               {"schedule_end", schedule_end},
+                               {"schedule_end", fall_end},
                                {"placement", placement},
                                {"validation_pending", validation_pending},
                                {"data_content", data_hash}});
@@ -117,7 +117,7 @@ TrainingState TrainingState::from_json(std::string_view text, const std::string&
       s.progress_loss = number(j.at("progress_loss"));
       s.plateau.best_loss = number(j.at("plateau_best_loss"));
       take("expected_steps", s.expected_steps);
-      take("schedule_end", s.schedule_end);
+      take("schedule_end", s.fall_end);
     }
     if (j.contains("placement")) take("placement", s.placement);
     if (j.contains("validation_pending")) take("validation_pending", s.validation_pending);

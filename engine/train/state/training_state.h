@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/config/learning_rate.h"
 #include "engine/config/metric.h"
-#include "engine/config/schedule.h"
 #include "engine/io/checkpoint.h"
 #include "engine/session.h"
 #include "engine/train/model/model_file.h"
@@ -42,9 +42,9 @@ struct TrainingState {
   // A signal came during the validation that belongs to this step: it is still to be done.
   bool validation_pending = false;
   PlateauState plateau;
-  // Updates that the whole run was expected to have; 0: not known. Where the schedule's fall ends,
-  // if it was asked to stay where it was when more were added; 0: with the run.
-  int64_t expected_steps = 0, schedule_end = 0;
+  // Updates that the whole run was expected to have; 0: not known. Where the fall of the learning
+  // rate ends, if it was asked to stay where it was when more were added; 0: with the run.
+  int64_t expected_steps = 0, fall_end = 0;
   std::string placement;   // layers per pipeline stage, "3,4"; empty without a pipeline
   uint64_t data_hash = 0;  // hash_of() the training data; 0: not known
 

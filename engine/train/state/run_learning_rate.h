@@ -9,9 +9,9 @@
 namespace rondo {
 
 // Borrows the configuration. One thread at a time.
-class RunSchedule {
+class RunLearningRate {
  public:
-  explicit RunSchedule(const Config& config) : config_(config) {}
+  explicit RunLearningRate(const Config& config) : config_(config) {}
 
   // Before the first update of this part of the run, which has so many in an epoch.
   void begin(TrainingState& state, int64_t updates_per_epoch);
@@ -28,7 +28,7 @@ class RunSchedule {
  private:
   // Where linear and cosine end their fall, unless the configuration says.
   int64_t end(const TrainingState& state) const {
-    return state.schedule_end > 0 ? state.schedule_end : expected_;
+    return state.fall_end > 0 ? state.fall_end : expected_;
   }
 
   const Config& config_;

@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-// What the plateau schedule has seen; part of a checkpoint. Unused by the other schedules.
+// What the type plateau has seen; part of a checkpoint. Unused by the others.
 struct PlateauState {
   double factor = 1;                                           // product of the cuts so far
   double best = std::numeric_limits<double>::infinity();       // metric
@@ -35,13 +35,14 @@ struct PlateauState {
 //   plateau   lr * plateau.factor
 // `total_steps` is that of the config, or, where it is 0, the number of updates the caller expects.
 // Linear and cosine without either stay at lr.
-double learning_rate(const ScheduleConfig& config, double lr, int64_t step, int64_t expected_steps,
-                     const PlateauState& plateau = {});
+double learning_rate(const LearningRateConfig& config, double lr, int64_t step,
+                     int64_t expected_steps, const PlateauState& plateau = {});
 
 // The state after a validation. Progress is a metric below best * (1 - plateau_threshold), or below
 // best by that share of |best| if best is negative; or, where the metric stands at its worst or
 // where it was, a loss so much below best_loss. After more than plateau_patience validations
 // without progress the factor is cut. NaN is no progress.
-PlateauState plateau_update(const ScheduleConfig& config, PlateauState state, const Score& score);
+PlateauState plateau_update(const LearningRateConfig& config, PlateauState state,
+                            const Score& score);
 
 }  // namespace rondo

@@ -1,4 +1,4 @@
-#include "engine/config/schedule.h"
+#include "engine/config/learning_rate.h"
 
 #include <cmath>
 #include <string>
@@ -11,8 +11,8 @@ using namespace rondo;
 
 namespace {
 
-ScheduleConfig config(ScheduleType type, int64_t warmup, int64_t total = 0) {
-  ScheduleConfig c;
+LearningRateConfig config(LearningRateType type, int64_t warmup, int64_t total = 0) {
+  LearningRateConfig c;
   c.type = type;
   c.warmup_steps = warmup;
   c.total_steps = total;
@@ -20,16 +20,16 @@ ScheduleConfig config(ScheduleType type, int64_t warmup, int64_t total = 0) {
   return c;
 }
 
-double rate(const ScheduleConfig& c, int64_t step, int64_t expected = 0) {
+double rate(const LearningRateConfig& c, int64_t step, int64_t expected = 0) {
   return learning_rate(c, 2.0, step, expected);
 }
 
 }  // namespace
 
-TEST_CASE("warm-up rises in equal steps to the peak", "[schedule]") {
-  for (auto type : {ScheduleType::constant, ScheduleType::linear, ScheduleType::cosine,
-                    ScheduleType::noam, ScheduleType::step, ScheduleType::plateau}) {
-    const ScheduleConfig c = config(type, 10, 100);
+TEST_CASE("warm-up rises in equal steps to the peak", "[lr]") {
+  for (auto type : {LearningRateType::constant, LearningRateType::linear, LearningRateType::cosine,
+                    LearningRateType::noam, LearningRateType::step, LearningRateType::plateau}) {
+    const LearningRateConfig c = config(type, 10, 100);
     CHECK(rate(c, 1) == Approx(0.2));
     CHECK(rate(c, 5) == Approx(1.0));
     CHECK(rate(c, 10) == Approx(2.0));
@@ -38,24 +38,24 @@ TEST_CASE("warm-up rises in equal steps to the peak", "[schedule]") {
   }
 }
 
-TEST_CASE("each schedule's course after the warm-up", "[schedule]") {
-  CHECK(rate(config(ScheduleType::constant, 10), 1000000) == 2.0);
+TEST_CASE("each type's course after the warm-up", "[lr]") {
+  CHECK(rate(config(LearningRateType::constant, 10), 1000000) == 2.0);
 
-  const ScheduleConfig linear = config(ScheduleType::linear, 10, 110);
+  const LearningRateConfig linear = config(LearningRateType::linear, 10, 110);
   CHECK(rate(linear, 60) == Approx(2.0 * 0.55));
   CHECK(rate(linear, 110) == Approx(0.2));
   CHECK(rate(linear, 5000) == Approx(0.2));
 
-  const ScheduleConfig cosine = config(ScheduleType::cosine, 10, 110);
+  const LearningRateConfig cosine = config(LearningRateType::cosine, 10, 110);
   CHECK(rate(cosine, 60) == Approx(2.0 * 0.55));
   CHECK(rate(cosine, 35) == Approx(2.0 * (0.1 + 0.9 * (1 + std::sqrt(0.5)) / 2)));
   CHECK(rate(cosine, 110) == Approx(0.2));
   CHECK(rate(cosine, 111) == Approx(0.2));
 
-  CHECK(rate(config(ScheduleType::noam, 10), 40) == Approx(1.0));
-  CHECK(rate(config(ScheduleType::noam, 0), 4) == Approx(1.0));
+  CHECK(rate(config(LearningRateType::noam, 10), 40) == Approx(1.0));
+  CHECK(rate(config(LearningRateType::noam, 0), 4) == Approx(1.0));
 
-  ScheduleConfig step = config(ScheduleType::step, 10);
+  LearningRateConfig step = config(LearningRateType::step, 10);
   step.step_every = 100;
   step.step_factor = 0.5;
   CHECK(rate(step, 109) == 2.0);
@@ -63,16 +63,16 @@ TEST_CASE("each schedule's course after the warm-up", "[schedule]") {
   CHECK(rate(step, 310) == 0.25);
 }
 
-TEST_CASE("the total is the config's, else what the caller expects", "[schedule]") {
-  CHECK(rate(config(ScheduleType::linear, 0, 0), 50, 100) == Approx(2.0 * 0.55));
-  CHECK(rate(config(ScheduleType::linear, 0, 50), 50, 100) == Approx(0.2));
-  CHECK(rate(config(ScheduleType::linear, 0, 0), 50, 0) == 2.0);
-  CHECK(rate(config(ScheduleType::cosine, 100, 50), 100) ==
+TEST_CASE("the total is the config's, else what the caller expects", "[lr]") {
+  CHECK(rate(config(LearningRateType::linear, 0, 0), 50, 100) == Approx(2.0 * 0.55));
+  CHECK(rate(config(LearningRateType::linear, 0, 50), 50, 100) == Approx(0.2));
+  CHECK(rate(config(LearningRateType::linear, 0, 0), 50, 0) == 2.0);
+  CHECK(rate(config(LearningRateType::cosine, 100, 50), 100) ==
         Approx(0.2));  // a total within the warm-up
 }
 
-TEST_CASE("plateau cuts after patience, and only then", "[schedule]") {
-  ScheduleConfig c = config(ScheduleType::plateau, 0);
+TEST_CASE("plateau cuts after patience, and only then", "[lr]") {
+  LearningRateConfig c = config(LearningRateType::plateau, 0);
   c.plateau_patience = 1;
   c.plateau_factor = 0.5;
   PlateauState s;
@@ -100,7 +100,7 @@ TEST_CASE("plateau cuts after patience, and only then", "[schedule]") {
 }
 
 TEST_CASE("plateau: the loss to fall below is that of the last progress, not the least") {
-  ScheduleConfig c;
+  LearningRateConfig c;
   c.plateau_threshold = 0.01;
   PlateauState s = plateau_update(c, {}, {0.5, 2});
   s = plateau_update(c, s, {0.4, 3});
@@ -110,15 +110,15 @@ TEST_CASE("plateau: the loss to fall below is that of the last progress, not the
   CHECK(s.best_loss == 2.5);
 }
 
-TEST_CASE("plateau's cuts count in the warm-up, and gains of what is below zero", "[schedule]") {
-  ScheduleConfig c = config(ScheduleType::plateau, 10);
+TEST_CASE("plateau's cuts count in the warm-up, and gains of what is below zero", "[lr]") {
+  LearningRateConfig c = config(LearningRateType::plateau, 10);
   c.plateau_patience = 0;
   c.plateau_threshold = 0.1;
   PlateauState s;
   s.factor = 0.25;
   CHECK(learning_rate(c, 2.0, 5, 0, s) == Approx(0.25));
   CHECK(learning_rate(c, 2.0, 10, 0, s) == Approx(0.5));
-  CHECK(learning_rate(config(ScheduleType::constant, 10), 2.0, 5, 0, s) == Approx(1.0));
+  CHECK(learning_rate(config(LearningRateType::constant, 10), 2.0, 5, 0, s) == Approx(1.0));
   s = plateau_update(c, {}, -10.0);
   s = plateau_update(c, s, -10.9);  // not by a tenth of 10
   CHECK(s.factor == 0.5);
@@ -170,8 +170,8 @@ TEST_CASE("metrics by name, by task, and as people write them", "[metric]") {
 }
 
 TEST_CASE("plateau follows the loss while the metric stands at its worst, or where it was",
-          "[schedule]") {
-  ScheduleConfig c = config(ScheduleType::plateau, 0);
+          "[lr]") {
+  LearningRateConfig c = config(LearningRateType::plateau, 0);
   c.plateau_patience = 0;
   PlateauState s;
   for (const double loss : {60.0, 40.0, 20.0, 12.0, 11.0}) s = plateau_update(c, s, {1.0, loss});

@@ -1,4 +1,4 @@
-#include "engine/train/state/run_schedule.h"
+#include "engine/train/state/run_learning_rate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ int64_t expected_updates(const TrainingConfig& t, int64_t per_epoch) {
 }
 
 double rate_of(const Config& c, const TrainingState& state, int64_t step, int64_t end) {
-  return learning_rate(c.schedule, c.optimizer.lr, step, end, state.plateau);
+  return learning_rate(c.lr, c.optimizer.lr, step, end, state.plateau);
 }
 
 bool same(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(a, b); }
@@ -38,30 +38,29 @@ std::string rate_jump(const Config& before, const Config& now, const TrainingSta
   const double kept = rate_of(now, state, next, end_before);
   if (same(kept, rate)) return text + ", by the settings that differ from the run so far";
   return str(text, ": its fall ends after ", end_now, " updates instead of ", end_before,
-             "; schedule.on_resume=keep leaves the end where it was, and the rate at ",
-             rate_text(kept));
+             "; lr.on_resume=keep leaves the end where it was, and the rate at ", rate_text(kept));
 }
 
 }  // namespace
 
-void RunSchedule::begin(TrainingState& state, int64_t updates_per_epoch) {
+void RunLearningRate::begin(TrainingState& state, int64_t updates_per_epoch) {
   expected_ = state.expected_steps = expected_updates(config_.training, updates_per_epoch);
 }
 
-std::string RunSchedule::go_on(const Config& before, TrainingState& state,
-                               int64_t updates_per_epoch) {
+std::string RunLearningRate::go_on(const Config& before, TrainingState& state,
+                                   int64_t updates_per_epoch) {
   const int64_t expected_before = state.expected_steps > 0
                                       ? state.expected_steps
                                       : expected_updates(before.training, updates_per_epoch);
-  const int64_t end_before = state.schedule_end > 0 ? state.schedule_end : expected_before;
+  const int64_t end_before = state.fall_end > 0 ? state.fall_end : expected_before;
   begin(state, updates_per_epoch);
   if (expected_ != expected_before) {
-    state.schedule_end = config_.schedule.on_resume == OnResume::keep ? end_before : 0;
+    state.fall_end = config_.lr.on_resume == OnResume::keep ? end_before : 0;
   }
   return rate_jump(before, config_, state, end_before, end(state));
 }
 
-double RunSchedule::rate(const TrainingState& state) const {
+double RunLearningRate::rate(const TrainingState& state) const {
   return rate_of(config_, state, state.step + 1, end(state));
 }
 

@@ -1,4 +1,4 @@
-#include "engine/config/schedule.h"
+#include "engine/config/learning_rate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@ namespace rondo {
 namespace {
 
 // How far the fall from the warm-up's end to the last step has come, in [0, 1].
-double progress(const ScheduleConfig& config, int64_t step, int64_t expected_steps) {
+double progress(const LearningRateConfig& config, int64_t step, int64_t expected_steps) {
   const int64_t total = config.total_steps > 0 ? config.total_steps : expected_steps;
   if (total <= 0) return 0;
   const int64_t span = total - config.warmup_steps;
@@ -21,38 +21,39 @@ double progress(const ScheduleConfig& config, int64_t step, int64_t expected_ste
 
 }  // namespace
 
-double learning_rate(const ScheduleConfig& config, double lr, int64_t step, int64_t expected_steps,
-                     const PlateauState& plateau) {
+double learning_rate(const LearningRateConfig& config, double lr, int64_t step,
+                     int64_t expected_steps, const PlateauState& plateau) {
   RONDO_CHECK(step >= 1, "update number ", step, ", expected at least 1");
   if (step < config.warmup_steps) {
     const double warm = lr * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
-    return config.type == ScheduleType::plateau ? warm * plateau.factor : warm;
+    return config.type == LearningRateType::plateau ? warm * plateau.factor : warm;
   }
   switch (config.type) {
-    case ScheduleType::constant:
+    case LearningRateType::constant:
       return lr;
-    case ScheduleType::linear:
+    case LearningRateType::linear:
       return lr * (1 - (1 - config.final_factor) * progress(config, step, expected_steps));
-    case ScheduleType::cosine: {
+    case LearningRateType::cosine: {
       const double x = progress(config, step, expected_steps);
       const double fall = (1 + std::cos(std::numbers::pi * x)) / 2;
       return lr * (config.final_factor + (1 - config.final_factor) * fall);
     }
-    case ScheduleType::noam:
+    case LearningRateType::noam:
       return lr * std::sqrt(static_cast<double>(std::max<int64_t>(config.warmup_steps, 1)) /
                             static_cast<double>(step));
-    case ScheduleType::step: {
+    case LearningRateType::step: {
       const int64_t cuts = (step - config.warmup_steps) / config.step_every;
       return lr * std::pow(config.step_factor, static_cast<double>(cuts));
     }
-    case ScheduleType::plateau:
+    case LearningRateType::plateau:
       return lr * plateau.factor;
   }
-  RONDO_CHECK(false, "schedule ", static_cast<int>(config.type), " does not exist");
+  RONDO_CHECK(false, "learning rate of type ", static_cast<int>(config.type), " does not exist");
   return lr;
 }
 
-PlateauState plateau_update(const ScheduleConfig& config, PlateauState state, const Score& score) {
+PlateauState plateau_update(const LearningRateConfig& config, PlateauState state,
+                            const Score& score) {
   const auto gains = [&](double value, double best) {
     return value < (std::isinf(best) ? best : best - config.plateau_threshold * std::abs(best));
   };
