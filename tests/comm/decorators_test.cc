@@ -148,14 +148,14 @@ TEST_CASE("Random faults are a function of their seed", "[decorators]") {
   CHECK(text(7) != text(8));
 }
 
-// How ranks ended, over all schedules.
+// How ranks ended, over all runs.
 struct Outcomes {
   std::atomic<uint64_t> succeeded{0};
   std::array<std::atomic<uint64_t>, 4> failed{};  // by CommErrorKind
 };
 
 // A few collectives of every kind under faults. Returns "" or what is wrong.
-std::string run_schedule(uint64_t seed, Outcomes& outcomes, const HeldUp& held_up) {
+std::string run_with_faults(uint64_t seed, Outcomes& outcomes, const HeldUp& held_up) {
   constexpr auto timeout = 100ms;
   const int ranks = 2 + static_cast<int>(seed % 3);
   const std::vector<Fault> faults = random_faults(seed, ranks, 60, 20ms);
@@ -215,18 +215,18 @@ std::string run_schedule(uint64_t seed, Outcomes& outcomes, const HeldUp& held_u
   return trouble;
 }
 
-// RONDO_FAULT_SCHEDULES=10000 runs more of them.
-TEST_CASE("Random fault schedules end in success or a typed error", "[schedules]") {
-  const char* const wanted = std::getenv("RONDO_FAULT_SCHEDULES");
-  const uint64_t schedules = wanted == nullptr ? 200 : std::strtoull(wanted, nullptr, 10);
+// RONDO_FAULT_RUNS=10000 runs more of them.
+TEST_CASE("Random faults end in success or a typed error", "[random_faults]") {
+  const char* const wanted = std::getenv("RONDO_FAULT_RUNS");
+  const uint64_t runs = wanted == nullptr ? 200 : std::strtoull(wanted, nullptr, 10);
   std::atomic<uint64_t> next{0};
   const HeldUp held_up;
   Outcomes outcomes;
   std::mutex mutex;
   std::string trouble;
   const auto work = [&] {
-    for (uint64_t seed; (seed = next++) < schedules;) {
-      const std::string t = run_schedule(seed, outcomes, held_up);
+    for (uint64_t seed; (seed = next++) < runs;) {
+      const std::string t = run_with_faults(seed, outcomes, held_up);
       std::lock_guard lock(mutex);
       trouble += t;
     }
@@ -234,7 +234,7 @@ TEST_CASE("Random fault schedules end in success or a typed error", "[schedules]
   std::vector<std::thread> threads;  // mostly waiting, so more than cores
   for (int i = 0; i < 8; ++i) threads.emplace_back(work);
   for (std::thread& t : threads) t.join();
-  std::cout << schedules << " fault schedules: " << outcomes.succeeded << " ranks succeeded";
+  std::cout << runs << " runs with faults: " << outcomes.succeeded << " ranks succeeded";
   for (const auto kind : {CommErrorKind::timeout, CommErrorKind::peer_lost, CommErrorKind::mismatch,
                           CommErrorKind::aborted}) {
     const uint64_t n = outcomes.failed[static_cast<size_t>(kind)];
@@ -242,11 +242,11 @@ TEST_CASE("Random fault schedules end in success or a typed error", "[schedules]
   }
   std::cout << "\n";
   CHECK(trouble == "");
-  // A mismatch is what a dropped message does to the one after it. Schedules that all end alike
+  // A mismatch is what a dropped message does to the one after it. Runs that all end alike
   // would test little.
-  CHECK(outcomes.succeeded > schedules / 10);
-  CHECK(outcomes.failed[static_cast<size_t>(CommErrorKind::timeout)] > schedules / 10);
-  CHECK(outcomes.failed[static_cast<size_t>(CommErrorKind::peer_lost)] > schedules / 10);
+  CHECK(outcomes.succeeded > runs / 10);
+  CHECK(outcomes.failed[static_cast<size_t>(CommErrorKind::timeout)] > runs / 10);
+  CHECK(outcomes.failed[static_cast<size_t>(CommErrorKind::peer_lost)] > runs / 10);
 }
 
 }  // namespace
