@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "engine/graph/parameters.h"
+#include "engine/optimizer_options.h"
 #include "kernels/base/op.h"
 #include "kernels/optimizer/optimizer.h"
 
@@ -30,17 +31,6 @@ namespace rondo {
 class DeviceGroup;
 class PartLayout;  // engine/part_layout.h
 class ProcessGroup;
-
-struct OptimizerOptions {
-  enum Kind : uint8_t { sgd, adam, adamw } kind = adamw;
-  double learning_rate = 1e-3;
-  double momentum = 0;                                // sgd
-  bool nesterov = false;                              // sgd
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
-  double weight_decay = 0;  // adamw: decoupled; otherwise added to the gradient
-  double clip_norm = 0;     // of the averaged gradient; 0: no clipping
-  double ema_decay = 0;     // of the averaged weights; 0: no averaging
-};
 
 // The ranks that an update is shared with. All are borrowed.
 struct UpdateRanks {

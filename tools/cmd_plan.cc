@@ -97,7 +97,7 @@ plan::Job job_of(const PlanOptions& o, const Config& config) {
   job.model =
       build_model(config.model, config.task, {data.features, data.outputs}, config.training);
   job.compute = config.training.dtype;
-  job.optimizer = optimizer_options(config);
+  job.optimizer = config.optimizer;
   job.wire = config.parallel.wire;
   job.batches = sampled_batches(config, data);
   job.input_seconds_per_frame = data.input_seconds_per_frame;

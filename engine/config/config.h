@@ -22,6 +22,7 @@
 #include "engine/data/augment_config.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/line_features.h"
+#include "engine/optimizer_options.h"
 #include "engine/text/text_rules.h"
 #include "kernels/base/dtype.h"
 #include "kernels/pool/pooling.h"
@@ -33,7 +34,6 @@ enum class Cmvn : uint8_t { none, utterance, global };
 enum class Sampling : uint8_t { once, weighted, class_balanced };
 enum class OnBadData : uint8_t { error, skip };
 enum class OnNonFinite : uint8_t { skip, stop };
-enum class OptimizerType : uint8_t { sgd, adam, adamw };
 enum class Deterministic : uint8_t { same_world, fixed_order, world_invariant };
 enum class Sync : uint8_t { step, async };
 inline constexpr std::array sync_names{"step", "async"};
@@ -105,8 +105,6 @@ struct TrainingConfig {
   int accumulation = 1;
   int tbptt = 0;
   int fuse_output_from = 4096;
-  double clip = 1;
-  double ema = 0;
   Metric metric = Metric::automatic;
   int average_best = 0;
   int patience = 0;
@@ -127,19 +125,6 @@ struct TrainingConfig {
   std::string freeze_before;
 
   bool operator==(const TrainingConfig&) const = default;
-};
-
-struct OptimizerConfig {
-  OptimizerType type = OptimizerType::adamw;
-  double lr = 1e-3;
-  double momentum = 0.9;
-  bool nesterov = false;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.01;
-
-  bool operator==(const OptimizerConfig&) const = default;
 };
 
 struct LearningRateConfig {
@@ -189,7 +174,7 @@ struct Config {
   AugmentConfig augment;
   DistortConfig distort;
   TrainingConfig training;
-  OptimizerConfig optimizer;
+  OptimizerOptions optimizer{.momentum = 0.9, .weight_decay = 0.01, .clip_norm = 1};
   LearningRateConfig lr;
   ParallelConfig parallel;
 

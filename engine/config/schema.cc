@@ -207,7 +207,7 @@ Builder distort_fields(DistortConfig& c) {
   return b;
 }
 
-Builder training_fields(TrainingConfig& c) {
+Builder training_fields(TrainingConfig& c, OptimizerOptions& optimizer) {
   Builder b("training");
   b.add("epochs", &c.epochs, from(1, 1e9), "passes over the training data");
   b.add("max_seconds", &c.max_seconds, not_negative, "stop after so much time; 0: no limit");
@@ -224,8 +224,9 @@ Builder training_fields(TrainingConfig& c) {
         "with so many outputs (characters) or more, the loss is computed straight from the output "
         "layer's inputs and the logits are never in memory, for a third more of that layer's "
         "time; 0: never. In training on one rank or on replicas, without tbptt");
-  b.add("clip", &c.clip, not_negative, "greatest global norm of the gradient; 0: not clipped");
-  b.add("ema", &c.ema, below_one,
+  b.add("clip", &optimizer.clip_norm, not_negative,
+        "greatest global norm of the gradient; 0: not clipped");
+  b.add("ema", &optimizer.ema_decay, below_one,
         "decay of an exponential moving average of the weights, used for validation; 0: none");
   b.add("metric", choice(c.metric, metric_names), any,
         "what chooses the best model, and what patience, plateau and average_best go by: the error "
@@ -262,15 +263,15 @@ Builder training_fields(TrainingConfig& c) {
   return b;
 }
 
-Builder optimizer_fields(OptimizerConfig& c) {
+Builder optimizer_fields(OptimizerOptions& c) {
   Builder b("optimizer");
-  b.add("type", choice(c.type, optimizer_names), any, "the update rule");
-  b.add("lr", &c.lr, positive, "highest learning rate");
+  b.add("type", choice(c.kind, optimizer_names), any, "the update rule");
+  b.add("lr", &c.learning_rate, positive, "highest learning rate");
   b.add("momentum", &c.momentum, below_one, "sgd");
   b.add("nesterov", &c.nesterov, any, "sgd: Nesterov's momentum");
   b.add("beta1", &c.beta1, below_one, "adam, adamw: decay of the first moment");
   b.add("beta2", &c.beta2, below_one, "adam, adamw: decay of the second moment");
-  b.add("eps", &c.eps, positive, "adam, adamw: added to the denominator");
+  b.add("eps", &c.epsilon, positive, "adam, adamw: added to the denominator");
   b.add("weight_decay", &c.weight_decay, not_negative,
         "L2 penalty (sgd, adam) or decoupled decay (adamw)");
   return b;
@@ -381,7 +382,7 @@ std::vector<Field> fields(Config& c) {
   text_fields(c.text).append_to(all);
   augment_fields(c.augment).append_to(all);
   distort_fields(c.distort).append_to(all);
-  training_fields(c.training).append_to(all);
+  training_fields(c.training, c.optimizer).append_to(all);
   optimizer_fields(c.optimizer).append_to(all);
   lr_fields(c.lr).append_to(all);
   parallel_fields(c.parallel).append_to(all);

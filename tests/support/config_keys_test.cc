@@ -92,9 +92,9 @@ class Keys {
 }  // namespace
 
 // clang-format off
-#define MEMBER(section, name) \
-  keys.check(                 \
-      #section "." #name, +[](Config& c) -> auto& { return c.section.name; })
+#define KEY(key, member) \
+  keys.check(key, +[](Config& c) -> auto& { return c.member; })
+#define MEMBER(section, name) KEY(#section "." #name, section.name)
 // clang-format on
 
 TEST_CASE("each key sets the member of its name, and nothing else", "[config]") {
@@ -175,8 +175,8 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(training, accumulation);
   MEMBER(training, tbptt);
   MEMBER(training, fuse_output_from);
-  MEMBER(training, clip);
-  MEMBER(training, ema);
+  KEY("training.clip", optimizer.clip_norm);
+  KEY("training.ema", optimizer.ema_decay);
   MEMBER(training, average_best);
   MEMBER(training, patience);
   MEMBER(training, validate_every_steps);
@@ -192,12 +192,12 @@ TEST_CASE("each key sets the member of its name, and nothing else", "[config]") 
   MEMBER(training, non_finite_limit);
   MEMBER(training, init_from);
   MEMBER(training, freeze_before);
-  MEMBER(optimizer, lr);
+  KEY("optimizer.lr", optimizer.learning_rate);
   MEMBER(optimizer, momentum);
   MEMBER(optimizer, nesterov);
   MEMBER(optimizer, beta1);
   MEMBER(optimizer, beta2);
-  MEMBER(optimizer, eps);
+  KEY("optimizer.eps", optimizer.epsilon);
   MEMBER(optimizer, weight_decay);
   MEMBER(lr, warmup_steps);
   MEMBER(lr, total_steps);

@@ -191,7 +191,7 @@ type = "sgd"
   CHECK(c.training.max_steps == 5000000000);
   CHECK(c.training.dtype == DType::bf16);
   CHECK(c.training.checkpoint_dir == "runs/ä \"x\"");
-  CHECK(c.optimizer.type == OptimizerType::sgd);
+  CHECK(c.optimizer.kind == OptimizerOptions::sgd);
   CHECK(c.model.layers == ModelConfig{}.layers);
 }
 
@@ -203,8 +203,8 @@ TEST_CASE("overrides win over the file, later ones over earlier ones", "[config]
 }
 
 TEST_CASE("override values: TOML, bare words, and text for string keys", "[config]") {
-  CHECK(with({"optimizer.lr=2e-3"}).optimizer.lr == 2e-3);
-  CHECK(with({"optimizer.lr= 0.5"}).optimizer.lr == 0.5);
+  CHECK(with({"optimizer.lr=2e-3"}).optimizer.learning_rate == 2e-3);
+  CHECK(with({"optimizer.lr= 0.5"}).optimizer.learning_rate == 0.5);
   CHECK(with({"optimizer.nesterov=true"}).optimizer.nesterov);
   CHECK(with({"lr.type=noam"}).lr.type == LearningRateType::noam);
   CHECK(with({"lr.type=\"noam\""}).lr.type == LearningRateType::noam);
@@ -528,7 +528,7 @@ TEST_CASE("every choice has the name of its enumerator", "[config]") {
   CHECK(with({"features.cmvn=none"}).features.cmvn == Cmvn::none);
   CHECK(with({"data.text_too_long=skip"}).data.text_too_long == OnBadData::skip);
   CHECK(with({"training.non_finite=stop"}).training.non_finite == OnNonFinite::stop);
-  CHECK(with({"optimizer.type=adam"}).optimizer.type == OptimizerType::adam);
+  CHECK(with({"optimizer.type=adam"}).optimizer.kind == OptimizerOptions::adam);
   CHECK(with({"lr.type=linear"}).lr.type == LearningRateType::linear);
   CHECK(with({"lr.type=plateau"}).lr.type == LearningRateType::plateau);
   CHECK(with({"lr.type=step"}).lr.type == LearningRateType::step);

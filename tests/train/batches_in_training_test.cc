@@ -244,7 +244,7 @@ TEST_CASE("weighted: each epoch draws in proportion to the manifest's weights") 
   REQUIRE(run.updates() == 8);
   std::set<std::vector<int64_t>> epochs;
   for (int64_t step = 1; step <= 8; ++step) {
-    const auto times = times_drawn(corpus, run, step, c.optimizer.lr, 20);
+    const auto times = times_drawn(corpus, run, step, c.optimizer.learning_rate, 20);
     std::vector<int64_t> rounded;
     for (size_t i = 0; i < times.size(); ++i) {
       const double expected = 20 * weights[i] / 8;
@@ -273,7 +273,7 @@ TEST_CASE("class_balanced: each epoch draws every class of the field equally oft
   REQUIRE(run.updates() == 4);
   for (int64_t step = 1; step <= 4; ++step) {
     // As many draws as there are utterances, two of each class.
-    const auto times = times_drawn(corpus, run, step, c.optimizer.lr, 6);
+    const auto times = times_drawn(corpus, run, step, c.optimizer.learning_rate, 6);
     CHECK(times[0] == Approx(2).margin(1e-3));
     CHECK(times[1] == Approx(1).margin(1e-3));
     CHECK(times[2] == Approx(1).margin(1e-3));

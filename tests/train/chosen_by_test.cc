@@ -41,8 +41,8 @@ Config validated(const TrainingCorpus& corpus, const std::string& name, Metric m
   c.training.validate_every_steps = 4;
   c.training.max_steps = 160;
   c.training.keep_last = 1000;
-  c.optimizer.type = OptimizerType::adam;
-  c.optimizer.lr = 0.05;
+  c.optimizer.kind = OptimizerOptions::adam;
+  c.optimizer.learning_rate = 0.05;
   return c;
 }
 
@@ -286,7 +286,7 @@ TEST_CASE("plateau: the rate stays while nothing is written yet and the loss fal
   for (const Json& s : log_events(run, "step")) {
     const auto after = rates.lower_bound(s.at("step").get<int64_t>());  // validated at or after it
     const double wanted = after == rates.begin() ? 1 : std::prev(after)->second;
-    CHECK(s.at("lr") == Approx(c.optimizer.lr * wanted));
+    CHECK(s.at("lr") == Approx(c.optimizer.learning_rate * wanted));
   }
 }
 
@@ -426,7 +426,7 @@ TEST_CASE("after another metric the average is of validations since then, when i
     // From here on all weights are the same. Rates far below the losses would be the best of all.
     c.training.metric = Metric::loss;
     c.training.average_best = 3;
-    c.optimizer.lr = 1e-30;
+    c.optimizer.learning_rate = 1e-30;
     for (const int64_t steps : {84, 96}) {
       CAPTURE(steps);
       c.training.max_steps = steps;
@@ -448,14 +448,14 @@ TEST_CASE("an average that another metric chose does not stand in the way of bet
   train(c, {});
   c.training.max_steps = 72;
   c.training.average_best = 3;
-  c.optimizer.lr = 1e-30;
+  c.optimizer.learning_rate = 1e-30;
   CHECK_THAT(messages_of(c),
              Contains("average of the best 3 checkpoints: CER ") && Contains(", kept"));
   // Its rate of errors is less than any loss.
   c.training.max_steps = 160;
   c.training.average_best = 0;
   c.training.metric = Metric::loss;
-  c.optimizer.lr = 0.05;
+  c.optimizer.learning_rate = 0.05;
   messages_of(c);
   const std::string& run = c.training.checkpoint_dir;
   const int64_t lowest = best_by(log_events(run, "validation"), "loss");
@@ -471,7 +471,7 @@ TEST_CASE("an average that is exactly as good as the best model is kept, and sta
     const std::string& run = c.training.checkpoint_dir;
     c.training.average_best = 2;
     c.training.max_steps = 8;
-    c.optimizer.lr = 1e-30;  // no weight moves
+    c.optimizer.learning_rate = 1e-30;  // no weight moves
     const auto origin = [&] {
       const SafetensorsFile file(run + "/model.safetensors");
       return ModelDescription::from_metadata(file.metadata(), "the model").origin;
@@ -489,7 +489,7 @@ TEST_CASE("an average that is exactly as good as the best model is kept, and sta
       change_state(run, [](Json& state) { state["best_metric"] = state["best_loss"] = nullptr; });
       c.training.average_best = average_best;
       c.training.max_steps += 4;
-      c.optimizer.lr = lr;
+      c.optimizer.learning_rate = lr;
       messages_of(c);
       const Json last = log_events(run, "validation").back();
       REQUIRE(last.at("step") == c.training.max_steps);
@@ -506,7 +506,7 @@ TEST_CASE("an average stays the model of a run that goes on until something is b
   Config c = corpus.with_dev("run");
   c.training.epochs = 12;
   c.data.sorta_grad = false;
-  c.optimizer.lr = 0.6;  // around the minimum, not into it
+  c.optimizer.learning_rate = 0.6;  // around the minimum, not into it
   c.training.average_best = 5;
   const double told = train(c, {}).best_metric;
   const std::string& run = c.training.checkpoint_dir;
@@ -533,7 +533,7 @@ TEST_CASE("an average stays the model of a run that goes on until something is b
   REQUIRE(log_events(run, "validation").back().at("loss") > before);
   CHECK(best(run) == average);
   c.training.epochs = 30;
-  c.optimizer.lr = 0.1;  // now into it
+  c.optimizer.learning_rate = 0.1;  // now into it
   require_success(train_on(1, c, StartFrom::checkpoint));
   CHECK(loss_of(best(run)) < before);
   CHECK(best(run) != average);

@@ -83,7 +83,7 @@ Config still(const ColumnCorpus& corpus, const std::string& name) {
   Config c = corpus.with_dev(name);
   c.data.test = corpus.folder.path("test.jsonl");
   c.data.batch_frames = 1000;  // an epoch is a batch
-  c.optimizer.lr = 1e-30;
+  c.optimizer.learning_rate = 1e-30;
   return c;
 }
 

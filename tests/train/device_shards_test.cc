@@ -60,7 +60,7 @@ Config shards_config(const TrainingCorpus& corpus, const std::string& name, int 
   c.data.dev.clear();
   c.model.layers = 2;
   c.training.max_steps = steps;
-  c.training.clip = 0.5;
+  c.optimizer.clip_norm = 0.5;
   c.parallel.sequence = shards;
   return c;
 }

@@ -15,10 +15,10 @@ Config config_of(const TrainingCorpus& corpus, const std::string& name, bool div
   Config c = corpus.config(name);
   c.training.max_steps = 24;
   c.training.validate_every_steps = 10;
-  c.training.ema = 0.9;
-  c.training.clip = 0;
-  c.optimizer.type = OptimizerType::adamw;
-  c.optimizer.lr = 0.01;
+  c.optimizer.ema_decay = 0.9;
+  c.optimizer.clip_norm = 0;
+  c.optimizer.kind = OptimizerOptions::adamw;
+  c.optimizer.learning_rate = 0.01;
   c.parallel.divide_optimizer = divided;
   return c;
 }
@@ -57,9 +57,9 @@ TEST_CASE("with clipping, whole and divided differ by the rounding of the norm a
   std::vector<std::vector<float>> weights;
   for (bool divided : {false, true}) {
     Config c = config_of(corpus, divided ? "divided" : "whole", divided);
-    c.training.clip = 0.01;
-    c.training.ema = 0;
-    c.optimizer.type = OptimizerType::sgd;
+    c.optimizer.clip_norm = 0.01;
+    c.optimizer.ema_decay = 0;
+    c.optimizer.kind = OptimizerOptions::sgd;
     require_success(train_on(3, c));
     weights.push_back(weights_of(c.training.checkpoint_dir));
   }

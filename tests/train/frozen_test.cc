@@ -17,11 +17,11 @@ Config fine_tuning(const TrainingCorpus& corpus, const std::string& name) {
   c.model.layers = 3;
   c.model.bidirectional = false;
   c.training.max_steps = 10;
-  c.training.ema = 0.9;
-  c.training.clip = 0.5;
-  c.optimizer.type = OptimizerType::adamw;
+  c.optimizer.ema_decay = 0.9;
+  c.optimizer.clip_norm = 0.5;
+  c.optimizer.kind = OptimizerOptions::adamw;
   c.optimizer.weight_decay = 0.1;
-  c.optimizer.lr = 0.01;
+  c.optimizer.learning_rate = 0.01;
   c.training.init_from = corpus.folder.path("origin/model.safetensors");
   c.training.freeze_before = "lstm4";
   return c;
@@ -62,8 +62,10 @@ TEST_CASE("frozen layers keep their weights to the bit, and all others learn") {
   train_origin(corpus);
   Config config = fine_tuning(corpus, "run");
   SECTION("AdamW") {}
-  SECTION("Adam, whose decay is in the gradient") { config.optimizer.type = OptimizerType::adam; }
-  SECTION("SGD") { config.optimizer.type = OptimizerType::sgd; }
+  SECTION("Adam, whose decay is in the gradient") {
+    config.optimizer.kind = OptimizerOptions::adam;
+  }
+  SECTION("SGD") { config.optimizer.kind = OptimizerOptions::sgd; }
   SECTION("chunks of time") { config.training.tbptt = 5; }
   SECTION("bf16") { config.training.dtype = DType::bf16; }
   require_success(train_on(1, config));
@@ -78,7 +80,7 @@ TEST_CASE("frozen layers stay frozen on several ranks, which train what one rank
   train_origin(corpus);
   const auto tuning = [&](const std::string& name) {
     Config c = fine_tuning(corpus, name);
-    c.optimizer.type = OptimizerType::sgd;
+    c.optimizer.kind = OptimizerOptions::sgd;
     return c;
   };
   Config one = tuning("one");

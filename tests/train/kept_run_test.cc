@@ -27,9 +27,9 @@ Config config_of(const TrainingCorpus& corpus, const std::string& name) {
   c.training.checkpoint_dir = runs().path(name + std::to_string(++number));
   c.parallel.deterministic = Deterministic::world_invariant;
   c.parallel.batch_parts = 4;
-  c.optimizer.type = OptimizerType::adamw;
-  c.optimizer.lr = 0.01;
-  c.training.ema = 0.9;
+  c.optimizer.kind = OptimizerOptions::adamw;
+  c.optimizer.learning_rate = 0.01;
+  c.optimizer.ema_decay = 0.9;
   c.training.average_best = 2;
   c.training.accumulation = 2;
   c.training.max_steps = 24;

@@ -51,7 +51,7 @@ TEST_CASE("an utterance whose loss is not finite counts in no line's mean") {
     for (const int ranks : {1, 2}) {
       CAPTURE(every, ranks);
       Config c = corpus.config(str("run", every, ranks));
-      c.optimizer.lr = 1e-30;
+      c.optimizer.learning_rate = 1e-30;
       c.training.log_every_steps = every;
       Losses observed;
       require_success(
@@ -157,7 +157,8 @@ TEST_CASE("samples are the first utterances of the dev data, on any number of ra
     Config c = corpus.config("ranks" + std::to_string(ranks));
     c.training.max_steps = 2;
     c.training.samples = 5;
-    c.optimizer.lr = 1e-30;  // the same weights, which write anything, on any number of ranks
+    c.optimizer.learning_rate =
+        1e-30;  // the same weights, which write anything, on any number of ranks
     require_success(train_on(ranks, c));
     std::vector<std::string> all, found;
     for (const Json& line : log_events(c.training.checkpoint_dir, "message")) {

@@ -72,17 +72,17 @@ class ColumnCorpus {
     c.model.dropout = 0;
     c.training.threads = 1;
     c.training.epochs = 3;
-    c.training.clip = 0;
+    c.optimizer.clip_norm = 0;
     c.training.checkpoint_dir = folder.path(directory);
     c.training.checkpoint_every_steps = 1;
     c.training.keep_last = 1000;
     c.training.log_every_steps = 1;
     c.lr.type = LearningRateType::constant;
     c.lr.warmup_steps = 0;
-    c.optimizer.type = OptimizerType::sgd;
+    c.optimizer.kind = OptimizerOptions::sgd;
     c.optimizer.momentum = 0;
     c.optimizer.weight_decay = 0;
-    c.optimizer.lr = 0.1;
+    c.optimizer.learning_rate = 0.1;
     c.parallel.timeout_seconds = 20;
     return c;
   }

@@ -25,10 +25,10 @@ Config config(const TrainingCorpus& corpus, const std::string& name, int64_t ste
   Config c = corpus.config(name);
   c.model.layers = 5;
   c.model.residual = true;
-  c.optimizer.type = OptimizerType::adamw;
-  c.optimizer.lr = 0.01;
-  c.training.clip = 0.3;
-  c.training.ema = 0.9;
+  c.optimizer.kind = OptimizerOptions::adamw;
+  c.optimizer.learning_rate = 0.01;
+  c.optimizer.clip_norm = 0.3;
+  c.optimizer.ema_decay = 0.9;
   c.training.max_steps = steps;
   c.training.log_every_steps = 1;
   c.training.validate_every_steps = 0;
@@ -166,7 +166,7 @@ TEST_CASE("pipelines validate, average, reduce the rate and stop as one rank doe
     c.lr.type = LearningRateType::plateau;
     c.lr.plateau_patience = 0;
     c.lr.plateau_factor = 0.9;
-    c.optimizer.lr = rate;
+    c.optimizer.learning_rate = rate;
     c.training.accumulation = 2;
     c.data.test = c.data.dev;
     return c;
@@ -205,7 +205,7 @@ TEST_CASE("pipelines validate, average, reduce the rate and stop as one rank doe
   // Another run starts with its weights.
   Config next = pipeline(config(corpus, "next", 1), 3);
   next.training.init_from = spread.training.checkpoint_dir;
-  next.optimizer.lr = 1e-9;
+  next.optimizer.learning_rate = 1e-9;
   require_success(train_on(3, next));
   const std::vector<float> start = best(spread.training.checkpoint_dir);
   CHECK(distance(newest(next), start) < 1e-6);

@@ -48,10 +48,10 @@ TEST_CASE("world_invariant: the same bits from any number of ranks, with everyth
     c.parallel.deterministic = Deterministic::world_invariant;
     c.parallel.batch_parts = 5;
     c.training.accumulation = 3;
-    c.training.ema = 0.9;
+    c.optimizer.ema_decay = 0.9;
     c.training.average_best = 2;
-    c.optimizer.type = OptimizerType::adamw;
-    c.optimizer.lr = 0.01;
+    c.optimizer.kind = OptimizerOptions::adamw;
+    c.optimizer.learning_rate = 0.01;
     require_success(train_on(ranks, c));
     const std::filesystem::path directory = c.training.checkpoint_dir;
     const std::filesystem::path generation = newest(directory.string());
@@ -77,8 +77,8 @@ TEST_CASE("a run goes on with another number of ranks where it stood") {
     Config c = corpus.config(name);
     c.parallel.deterministic = Deterministic::world_invariant;
     c.parallel.batch_parts = 4;
-    c.optimizer.type = OptimizerType::adamw;
-    c.optimizer.lr = 0.01;
+    c.optimizer.kind = OptimizerOptions::adamw;
+    c.optimizer.learning_rate = 0.01;
     c.data.dev.clear();
     c.training.max_steps = steps;
     return c;
@@ -129,7 +129,7 @@ TEST_CASE("ranks that were given different things refuse to start") {
     return message_of(outcome.errors.at(0));
   };
   CHECK_THAT(refusal([](int rank, Config& c, TrainerOptions&) {
-               if (rank == 2) c.optimizer.lr = 0.25;
+               if (rank == 2) c.optimizer.learning_rate = 0.25;
              }),
              Contains("rank 2: its settings are not those of rank 0") &&
                  Contains("optimizer.lr: 0.1 -> 0.25"));

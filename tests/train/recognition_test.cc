@@ -175,7 +175,7 @@ TEST_CASE(
   Config c = corpus.with_dev("run");
   c.data.test = corpus.folder.path("train.jsonl");
   c.task = Task::classify;
-  c.optimizer.lr = 0.5;
+  c.optimizer.learning_rate = 0.5;
   const ObservedRun run = observe(c, ModelSizes{9, 3});
   bool some = false;
   for (const Json& v : log_events(run.directory, "validation")) {

@@ -16,11 +16,11 @@ namespace {
 Config eventful(const ColumnCorpus& corpus, const std::string& name) {
   Config c = corpus.with_dev(name);
   c.training.epochs = 12;
-  c.training.ema = 0.6;
-  c.training.clip = 20;
+  c.optimizer.ema_decay = 0.6;
+  c.optimizer.clip_norm = 20;
   c.training.patience = 50;
-  c.optimizer.type = OptimizerType::adam;
-  c.optimizer.lr = 1;
+  c.optimizer.kind = OptimizerOptions::adam;
+  c.optimizer.learning_rate = 1;
   c.lr.type = LearningRateType::plateau;
   c.lr.warmup_steps = 7;
   c.lr.plateau_patience = 1;
@@ -85,7 +85,7 @@ TEST_CASE("a run is to have the updates of its epochs, and max_steps where that 
     Config c;
     c.training.epochs = of.epochs;
     c.training.max_steps = of.max_steps;
-    c.optimizer.lr = 0.5;
+    c.optimizer.learning_rate = 0.5;
     c.lr.type = LearningRateType::linear;
     c.lr.warmup_steps = 0;
     RunLearningRate rates(c);
@@ -194,9 +194,9 @@ TEST_CASE("a run that is stopped within a validation goes on as if it had not be
   for (const int ranks : {1, 2}) {
     const auto config = [&](const std::string& name) {
       Config c = corpus.with_dev(str(name, ranks));
-      c.training.ema = 0.6;
+      c.optimizer.ema_decay = 0.6;
       c.optimizer.momentum = 0.5;
-      c.optimizer.lr = 0.3;
+      c.optimizer.learning_rate = 0.3;
       return c;
     };
     const ObservedRun whole = observe(corpus, config("whole"), ranks);
@@ -239,11 +239,11 @@ TEST_CASE("a checkpoint without what the optimizer keeps is refused by the name 
     c.parallel.divide_optimizer = divided;
     require_success(train_on(ranks, c));
     c.training.epochs = 5;
-    c.optimizer.type = OptimizerType::adam;
+    c.optimizer.kind = OptimizerOptions::adam;
     const RankOutcome outcome = train_on(ranks, c, StartFrom::checkpoint);
     CHECK_THAT(message_of(outcome.errors.at(0)),
                Contains("optimizer.safetensors") && Contains("has no tensor 'first_moment'"));
-    c.optimizer.type = OptimizerType::sgd;
+    c.optimizer.kind = OptimizerOptions::sgd;
     require_success(train_on(ranks, c, StartFrom::checkpoint));
   }
 }
@@ -254,7 +254,7 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
   c.data.sorta_grad = false;
   c.training.epochs = 10;
   c.lr.type = LearningRateType::cosine;
-  c.optimizer.lr = 0.1;
+  c.optimizer.learning_rate = 0.1;
   const ObservedRun first = observe(corpus, c);
   const int64_t last = first.updates();
   const auto copy = [&](const char* name) {
@@ -311,7 +311,7 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
 
   // Other settings that change the rate.
   for (const auto& change : std::vector<std::function<void(Config&)>>{
-           [](Config& config) { config.optimizer.lr = 0.02; },
+           [](Config& config) { config.optimizer.learning_rate = 0.02; },
            [](Config& config) { config.lr.type = LearningRateType::constant; },
            [](Config& config) { config.lr.warmup_steps = 1000; }}) {
     Config other = copy("other");
@@ -330,8 +330,8 @@ TEST_CASE("init_from takes the best weights of another run, and nothing else of 
   Config c = corpus.with_dev("first");
   c.data.sorta_grad = false;
   c.training.epochs = 6;
-  c.training.ema = 0.5;
-  c.optimizer.lr = 1.2;
+  c.optimizer.ema_decay = 0.5;
+  c.optimizer.learning_rate = 1.2;
   c.optimizer.momentum = 0.1;
   const ObservedRun first = observe(corpus, c);
   const Weights from = best(first.directory);
@@ -340,7 +340,7 @@ TEST_CASE("init_from takes the best weights of another run, and nothing else of 
   for (int ranks : {1, 2}) {
     Config next = corpus.with_dev("next" + std::to_string(ranks));
     next.training.init_from = first.directory;
-    next.training.ema = 0.5;
+    next.optimizer.ema_decay = 0.5;
     next.optimizer.momentum = 0.9;
     next.lr.warmup_steps = 4;
     const ObservedRun run = observe(corpus, next, ranks);
@@ -349,14 +349,14 @@ TEST_CASE("init_from takes the best weights of another run, and nothing else of 
     const auto gradient = column_gradient(from, corpus.train, listed(plain.at(0)));
     std::vector<double> wanted, average;
     for (size_t i = 0; i < from.size(); ++i) {
-      wanted.push_back(from[i] - next.optimizer.lr / 4 * gradient[i]);
+      wanted.push_back(from[i] - next.optimizer.learning_rate / 4 * gradient[i]);
       average.push_back((static_cast<double>(from[i]) + run.weights[1][i]) / 2);
     }
     check_close(run.weights[1], wanted);
     check_close(run.slot(1, "average"), average);
     check_close(run.slot(1, "momentum"), gradient);
     CHECK(run.steps.at(0).at("step") == 1);
-    CHECK(run.steps.at(0).at("lr") == Approx(next.optimizer.lr / 4));
+    CHECK(run.steps.at(0).at("lr") == Approx(next.optimizer.learning_rate / 4));
     CHECK(run.updates() == static_cast<int64_t>(plain.size()));
     CHECK(log_events(run.directory, "validation").at(0).at("best") == true);
     CHECK(log_events(run.directory, "start").size() == 1);

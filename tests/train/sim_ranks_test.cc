@@ -44,9 +44,9 @@ Config sim_config(const TrainingCorpus& corpus, const std::string& name, int64_t
   Config c = corpus.config(name);
   c.training.max_steps = steps;
   c.training.validate_every_steps = 0;
-  c.training.ema = 0.9;
-  c.optimizer.type = OptimizerType::adamw;
-  c.optimizer.lr = 0.01;
+  c.optimizer.ema_decay = 0.9;
+  c.optimizer.kind = OptimizerOptions::adamw;
+  c.optimizer.learning_rate = 0.01;
   return c;
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a divided optimizer gives simulated GPUs the bits of a whole one") {
   const auto config = [&](const std::string& name, int64_t steps, bool divided) {
     Config c = sim_config(corpus, name, steps);
     c.training.accumulation = 2;
-    c.training.clip = 0;
+    c.optimizer.clip_norm = 0;
     c.parallel.divide_optimizer = divided;
     return c;
   };
@@ -149,7 +149,7 @@ TEST_CASE("pipelines over simulated devices in one process train as one device d
   const auto config = [&](const std::string& name, int pipeline, int data, int64_t steps) {
     Config c = sim_config(corpus, name, steps);
     c.model.layers = 2;
-    c.training.clip = 0.3;
+    c.optimizer.clip_norm = 0.3;
     c.parallel.pipeline = pipeline;
     c.parallel.data = data;
     c.parallel.micro_batches = pipeline > 1 ? 2 : 0;

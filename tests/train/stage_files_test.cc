@@ -18,9 +18,9 @@ namespace {
 Config three_stages(const TrainingCorpus& corpus, const std::string& name, int64_t steps = 5) {
   Config c = corpus.config(name);
   c.model.layers = 3;
-  c.optimizer.type = OptimizerType::adamw;
-  c.optimizer.lr = 0.01;
-  c.training.ema = 0.9;
+  c.optimizer.kind = OptimizerOptions::adamw;
+  c.optimizer.learning_rate = 0.01;
+  c.optimizer.ema_decay = 0.9;
   c.training.max_steps = steps;
   c.training.checkpoint_every_steps = 1;
   c.training.validate_every_steps = 0;
@@ -146,7 +146,7 @@ TEST_CASE("stages are saved and go on with any other split", "[stages]") {
     INFO(s.pipeline << " x " << s.data << (s.divided ? " divided" : ""));
     // An update at a rate at which nothing changes: the weights that were read are written again.
     Config c = split(s.pipeline, s.data, s.divided, 5);
-    c.optimizer.lr = 1e-30;
+    c.optimizer.learning_rate = 1e-30;
     c.optimizer.weight_decay = 0;
     c.training.keep_last = 2;
     const fs::path copy = corpus.folder.path(str("copy", s.pipeline, s.data, s.divided));

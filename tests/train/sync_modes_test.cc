@@ -88,8 +88,8 @@ TEST_CASE("the learning rate has fallen with the last update, however ranks shar
             static_cast<size_t>(c.training.epochs * ((5 + together - 1) / together));
         const auto rates = values_of(log_events(c.training.checkpoint_dir, "step"), "lr");
         REQUIRE(rates.size() == updates);
-        CHECK(rates.front() < c.optimizer.lr);
-        CHECK(rates.back() == Approx(0.25 * c.optimizer.lr));
+        CHECK(rates.front() < c.optimizer.learning_rate);
+        CHECK(rates.back() == Approx(0.25 * c.optimizer.learning_rate));
         CHECK(state_of(c.training.checkpoint_dir).at("expected_steps") == updates);
       }
     }
@@ -128,8 +128,8 @@ TEST_CASE("a model learns, in each mode") {
     c.training.epochs = 30;
     c.training.validate_every_steps = 0;
     c.training.log_every_steps = 10;
-    c.optimizer.type = OptimizerType::adamw;
-    c.optimizer.lr = 0.02;
+    c.optimizer.kind = OptimizerOptions::adamw;
+    c.optimizer.learning_rate = 0.02;
     require_success(train_on(3, c));
     const double wer = state_of(c.training.checkpoint_dir)["best_metric"];
     INFO("sync " << static_cast<int>(sync) << ": WER " << wer);
@@ -161,8 +161,8 @@ TEST_CASE("gradients that are never finite stop all ranks, in each mode") {
   const TrainingCorpus corpus;
   for (Sync sync : {Sync::step, Sync::async}) {
     Config c = config_of(corpus, str("run", static_cast<int>(sync)), sync, 3);
-    c.optimizer.lr = 1e30;
-    c.training.clip = 0;
+    c.optimizer.learning_rate = 1e30;
+    c.optimizer.clip_norm = 0;
     c.training.epochs = 100;
     c.training.non_finite_limit = 4;
     const RankOutcome outcome = train_on(2, c);

@@ -113,7 +113,7 @@ TEST_CASE("a trained model writes nothing for digital silence and for no sound a
     c.training.epochs = 60;
     c.training.max_steps = cmvn == Cmvn::utterance ? 240 : 20;
     c.training.checkpoint_dir = folder.path(std::string("run") + name_of(cmvn_mode_of(c.features)));
-    c.optimizer.lr = 0.02;
+    c.optimizer.learning_rate = 0.02;
     TrainerOptions o;
     o.audio = &tones;
     INFO(name_of(cmvn_mode_of(c.features)));
@@ -291,8 +291,8 @@ TEST_CASE("the log is read for the first curve alone", "[trainer]") {
 TEST_CASE("a step that ends training is one step, not steps in a row", "[trainer]") {
   const TrainingCorpus corpus;
   Config config = corpus.config("run");
-  config.optimizer.lr = 1e30;
-  config.training.clip = 0;
+  config.optimizer.learning_rate = 1e30;
+  config.optimizer.clip_norm = 0;
   for (const int limit : {1, 3}) {
     config.training.non_finite_limit = limit;
     config.training.checkpoint_dir = corpus.folder.path(std::to_string(limit));

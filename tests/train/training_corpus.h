@@ -65,8 +65,8 @@ struct TrainingCorpus {
     c.training.validate_every_steps = 20;
     c.lr.type = LearningRateType::constant;
     c.lr.warmup_steps = 0;
-    c.optimizer.type = OptimizerType::sgd;
-    c.optimizer.lr = 0.1;
+    c.optimizer.kind = OptimizerOptions::sgd;
+    c.optimizer.learning_rate = 0.1;
     c.parallel.timeout_seconds = 20;
     return c;
   }

@@ -22,8 +22,7 @@ double norm_of(const std::vector<double>& values) {
 
 // torch.optim's rules, in double.
 struct ByHand {
-  OptimizerConfig o;
-  double clip = 0;
+  OptimizerOptions o;
   std::vector<double> first = {}, second = {};  // momentum, or Adam's moments
   int steps = 0;
 
@@ -32,26 +31,26 @@ struct ByHand {
     second.resize(w.size());
     ++steps;
     const double norm = norm_of(g);
-    if (clip > 0 && norm > clip) {
-      for (double& v : g) v *= clip / norm;
+    if (o.clip_norm > 0 && norm > o.clip_norm) {
+      for (double& v : g) v *= o.clip_norm / norm;
     }
     std::vector<double> after;
     for (size_t i = 0; i < w.size(); ++i) {
       const double weight = w[i];
-      if (o.type == OptimizerType::sgd) {
+      if (o.kind == OptimizerOptions::sgd) {
         const double d = g[i] + o.weight_decay * weight;
         first[i] = o.momentum * first[i] + d;
         after.push_back(weight - lr * (o.nesterov ? d + o.momentum * first[i] : first[i]));
         continue;
       }
-      const bool decoupled = o.type == OptimizerType::adamw;
+      const bool decoupled = o.kind == OptimizerOptions::adamw;
       const double d = g[i] + (decoupled ? 0 : o.weight_decay * weight);
       first[i] = o.beta1 * first[i] + (1 - o.beta1) * d;
       second[i] = o.beta2 * second[i] + (1 - o.beta2) * d * d;
       const double m = first[i] / (1 - std::pow(o.beta1, steps));
       const double v = second[i] / (1 - std::pow(o.beta2, steps));
       const double kept = decoupled ? weight * (1 - lr * o.weight_decay) : weight;
-      after.push_back(kept - lr * m / (std::sqrt(v) + o.eps));
+      after.push_back(kept - lr * m / (std::sqrt(v) + o.epsilon));
     }
     return after;
   }
@@ -63,7 +62,7 @@ void check_updates(const ColumnCorpus& corpus, const Config& config, const Obser
   REQUIRE(static_cast<size_t>(run.updates()) == batches.size());
   REQUIRE(run.steps.size() == batches.size());
   REQUIRE(rates.size() == batches.size());
-  ByHand hand{config.optimizer, config.training.clip};
+  ByHand hand{config.optimizer};
   for (size_t k = 0; k < batches.size(); ++k) {
     CAPTURE(k);
     const auto batch = listed(batches[k]);
@@ -78,7 +77,7 @@ void check_updates(const ColumnCorpus& corpus, const Config& config, const Obser
 }
 
 std::vector<double> constant(const Config& config, size_t updates) {
-  return std::vector<double>(updates, config.optimizer.lr);
+  return std::vector<double>(updates, config.optimizer.learning_rate);
 }
 
 // The rate of update k of `last`, for each kind, after a warm-up of 4.
@@ -131,7 +130,7 @@ TEST_CASE("each update takes the rate of its own number, warm-up and end include
       }
       std::vector<double> rates;
       for (int64_t k = 1; k <= updates; ++k) {
-        rates.push_back(rate_by_hand(c.lr, c.optimizer.lr, k, last));
+        rates.push_back(rate_by_hand(c.lr, c.optimizer.learning_rate, k, last));
       }
       const std::vector<std::set<size_t>> had(batches.begin(), batches.begin() + updates);
       CAPTURE(name);
@@ -143,18 +142,19 @@ TEST_CASE("each update takes the rate of its own number, warm-up and end include
 TEST_CASE("sgd, adam and adamw in training are torch.optim's, with every option, and clipped") {
   const ColumnCorpus corpus;
   const auto batches = observe(corpus, corpus.config("plain")).moved();
-  for (OptimizerType type : {OptimizerType::sgd, OptimizerType::adam, OptimizerType::adamw}) {
+  for (OptimizerOptions::Kind type :
+       {OptimizerOptions::sgd, OptimizerOptions::adam, OptimizerOptions::adamw}) {
     for (int variation = 0; variation < 3; ++variation) {
       const std::string name = std::to_string(static_cast<int>(type)) + std::to_string(variation);
       Config c = corpus.config(name);
-      c.optimizer.type = type;
+      c.optimizer.kind = type;
       c.optimizer.momentum = variation == 0 ? 0 : 0.6;
       c.optimizer.nesterov = variation == 2;
       c.optimizer.beta1 = 0.8;
       c.optimizer.beta2 = 0.95;
-      c.optimizer.eps = 0.05;
+      c.optimizer.epsilon = 0.05;
       c.optimizer.weight_decay = variation == 0 ? 0 : 0.2;
-      c.training.clip = variation == 1 ? 2.5 : 0;
+      c.optimizer.clip_norm = variation == 1 ? 2.5 : 0;
       CAPTURE(name);
       const ObservedRun run = observe(corpus, c);
       check_updates(corpus, c, run, batches, constant(c, batches.size()));
@@ -174,7 +174,7 @@ TEST_CASE("a gradient is that of the mean over the update's utterances, then cli
         Config c = corpus.config(name);
         c.training.accumulation = accumulation;
         c.training.max_steps = 6;
-        c.training.clip = 2.5;
+        c.optimizer.clip_norm = 2.5;
         c.optimizer.momentum = 0.5;
         if (invariant) sum_in_parts(c, 4);
         if (!invariant && ranks > 1) c.parallel.divide_optimizer = true;
@@ -198,10 +198,10 @@ TEST_CASE("accumulation changes nothing: two batches of an update are one of twi
   Config halves = corpus.config("halves"), whole = corpus.config("whole");
   for (Config* c : {&halves, &whole}) {
     c->training.epochs = 1;
-    c->optimizer.type = OptimizerType::adam;
-    c->optimizer.eps = 0.05;
-    c->training.clip = 1;
-    c->training.ema = 0.5;
+    c->optimizer.kind = OptimizerOptions::adam;
+    c->optimizer.epsilon = 0.05;
+    c->optimizer.clip_norm = 1;
+    c->optimizer.ema_decay = 0.5;
   }
   halves.data.batch_frames = 12;
   halves.training.accumulation = 2;
@@ -222,7 +222,7 @@ TEST_CASE("accumulation changes nothing: two batches of an update are one of twi
 TEST_CASE("ema: the average starts as the initial weights and follows each update") {
   const ColumnCorpus corpus;
   Config c = corpus.config("averaged");
-  c.training.ema = 0.7;
+  c.optimizer.ema_decay = 0.7;
   const ObservedRun run = observe(corpus, c);
   std::vector<double> average(run.weights[0].begin(), run.weights[0].end());
   for (int64_t step = 1; step <= run.updates(); ++step) {
@@ -241,7 +241,7 @@ TEST_CASE("the initial weights are the seed's") {
     Config c = corpus.config(name);
     c.training.seed = seed;
     c.training.max_steps = 1;
-    c.optimizer.lr = 1e-30;  // which moves nothing but the bias, which begins as 0
+    c.optimizer.learning_rate = 1e-30;  // which moves nothing but the bias, which begins as 0
     auto weights = observe(corpus, c).weights;
     for (Weights& w : weights) w.pop_back();
     return weights;
@@ -262,8 +262,8 @@ TEST_CASE("a step whose gradient is not finite changes no weight and no state, a
     Config c = corpus.config("skipped" + std::to_string(ranks));
     c.data.batch_frames = 9;
     c.training.epochs = 2;
-    c.optimizer.type = OptimizerType::adam;
-    c.training.ema = 0.9;
+    c.optimizer.kind = OptimizerOptions::adam;
+    c.optimizer.ema_decay = 0.9;
     const ObservedRun run = observe(corpus, c, ranks);
     int64_t skipped = 0;
     for (int64_t step = 1; step <= run.updates(); ++step) {

@@ -32,7 +32,7 @@ Config restless(const ColumnCorpus& corpus, const std::string& name) {
   c.data.test = corpus.folder.path("test.jsonl");
   c.data.sorta_grad = false;
   c.training.epochs = 12;
-  c.optimizer.lr = 0.5;
+  c.optimizer.learning_rate = 0.5;
   return c;
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("average_best: the mean of so many best checkpoints, kept where it is 
   for (int count : {3, 5}) {
     Config c = restless(corpus, "average" + std::to_string(count));
     c.training.average_best = count;
-    c.optimizer.lr = 0.6;  // around the minimum, not into it
+    c.optimizer.learning_rate = 0.6;  // around the minimum, not into it
     const ObservedRun run = observe(corpus, c);
     std::vector<std::pair<double, size_t>> by_loss;
     for (const Json& v : log_events(run.directory, "validation")) {
@@ -168,7 +168,7 @@ TEST_CASE("average_best: the mean of so many best checkpoints, kept where it is 
   // On a way straight downhill the last is better than any mean.
   Config c = corpus.with_dev("downhill");
   c.training.average_best = 3;
-  c.optimizer.lr = 0.05;
+  c.optimizer.learning_rate = 0.05;
   const ObservedRun run = observe(corpus, c);
   CHECK(best(run.directory) == run.weights.back());
 }
@@ -176,7 +176,7 @@ TEST_CASE("average_best: the mean of so many best checkpoints, kept where it is 
 TEST_CASE("ema: validations, the best model and their average are of the averaged weights") {
   const ColumnCorpus corpus;
   Config c = restless(corpus, "averaged");
-  c.training.ema = 0.8;
+  c.optimizer.ema_decay = 0.8;
   for (int average_best : {0, 3}) {
     c.training.average_best = average_best;
     c.training.checkpoint_dir += std::to_string(average_best);
@@ -261,7 +261,7 @@ TEST_CASE("plateau: the rate is cut after so many validations without enough gai
   int without = 0;
   size_t next = 0;
   for (const Json& s : run.steps) {
-    CHECK(s.at("lr") == Approx(c.optimizer.lr * factor));
+    CHECK(s.at("lr") == Approx(c.optimizer.learning_rate * factor));
     if (next == validations.size() || s.at("step") != validations[next].at("step")) continue;
     const double loss = validations[next++].at("loss");
     if (loss < (std::isinf(lowest) ? lowest : 0.95 * lowest)) {

@@ -72,31 +72,6 @@ int64_t output_frames_of(const ModelConfig& model, int64_t frames) {
   return frames;
 }
 
-OptimizerOptions optimizer_options(const Config& config) {
-  OptimizerOptions o;
-  switch (config.optimizer.type) {
-    case OptimizerType::sgd:
-      o.kind = OptimizerOptions::sgd;
-      break;
-    case OptimizerType::adam:
-      o.kind = OptimizerOptions::adam;
-      break;
-    case OptimizerType::adamw:
-      o.kind = OptimizerOptions::adamw;
-      break;
-  }
-  o.learning_rate = config.optimizer.lr;
-  o.momentum = config.optimizer.momentum;
-  o.nesterov = config.optimizer.nesterov;
-  o.beta1 = config.optimizer.beta1;
-  o.beta2 = config.optimizer.beta2;
-  o.epsilon = config.optimizer.eps;
-  o.weight_decay = config.optimizer.weight_decay;
-  o.clip_norm = config.training.clip;
-  o.ema_decay = config.training.ema;
-  return o;
-}
-
 SessionOptions session_options(const Config& config, DeviceId device) {
   SessionOptions o;
   o.device = device.kind;
@@ -104,7 +79,7 @@ SessionOptions session_options(const Config& config, DeviceId device) {
   o.threads = config.training.threads;
   o.seed = config.training.seed;
   o.compute = config.training.dtype;
-  o.optimizer = optimizer_options(config);
+  o.optimizer = config.optimizer;
   o.tbptt = config.training.tbptt;
   // What is cut in time reads the logits.
   o.fuse_output_from = config.parallel.sequence > 1 ? 0 : config.training.fuse_output_from;

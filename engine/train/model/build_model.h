@@ -24,7 +24,6 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
 int64_t subsampling_of(const ModelConfig& model);
 int64_t output_frames_of(const ModelConfig& model, int64_t frames);
 
-OptimizerOptions optimizer_options(const Config& config);
 SessionOptions session_options(const Config& config, DeviceId device);
 
 }  // namespace rondo

@@ -15,7 +15,7 @@ int64_t expected_updates(const TrainingConfig& t, int64_t per_epoch) {
 }
 
 double rate_of(const Config& c, const TrainingState& state, int64_t step, int64_t end) {
-  return learning_rate(c.lr, c.optimizer.lr, step, end, state.plateau);
+  return learning_rate(c.lr, c.optimizer.learning_rate, step, end, state.plateau);
 }
 
 bool same(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(a, b); }
