@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "engine/graph/parameters.h"
-#include "engine/optimizer_options.h"
 #include "kernels/base/op.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/optimizer_options.h"
 
 namespace rondo {
 

@@ -22,9 +22,9 @@
 #include "engine/data/augment_config.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/line_features.h"
-#include "engine/optimizer_options.h"
 #include "engine/text/text_rules.h"
 #include "kernels/base/dtype.h"
+#include "kernels/optimizer/optimizer_options.h"
 #include "kernels/pool/pooling.h"
 
 namespace rondo {

@@ -3,8 +3,8 @@
 // A block owns 16 cells (f32: 8): their columns of R, and so their dh, for which it reads the
 // gradients of all pre-activations of the step before (in backward order) from dgates, complete
 // once all flags are there. dc stays with the thread that computes the cell.
-#include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/gpu/lstm_grid_product.h"
+#include "kernels/lstm/lstm_impl.h"
 
 namespace rondo::RONDO_GPU {
 namespace {

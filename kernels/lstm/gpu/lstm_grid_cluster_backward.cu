@@ -5,8 +5,8 @@
 // each block reads an eighth of the gradients of the pre-activations of the step before (in
 // backward order). These are exchanged four to a cell; dc stays with the thread that computes the
 // cell.
-#include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/gpu/lstm_grid_cluster.h"
+#include "kernels/lstm/lstm_impl.h"
 
 namespace rondo::RONDO_GPU {
 namespace {

@@ -4,8 +4,8 @@
 // A cluster of two blocks owns 16 or 32 cells. h is exchanged; c stays with the thread that
 // computes the cell. The exchanged memory also holds the initial h of every sequence, so that every
 // operand is found in the same way.
-#include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/gpu/lstm_grid_cluster.h"
+#include "kernels/lstm/lstm_impl.h"
 
 namespace rondo::RONDO_GPU {
 namespace {

@@ -3,8 +3,8 @@
 // A block owns 8 or 16 cells and their four gates. h is exchanged through y: a block reads the rows
 // of the step before, which are complete once all flags are there. c stays with the thread that
 // computes the cell.
-#include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/gpu/lstm_grid_product.h"
+#include "kernels/lstm/lstm_impl.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
