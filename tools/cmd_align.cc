@@ -3,7 +3,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "engine/data/features/endings.h"
 #include "engine/data/image/image.h"
@@ -44,6 +47,7 @@ struct AlignOptions {
   std::string split, recording;
   UtteranceOptions utterances;
   double least_score = -1e9;
+  bool by_lines = false;  // of the text, one subtitle each
   int threads = 0, channel = -1;
   DeviceChoice device;
 };
@@ -142,10 +146,37 @@ GivenText text_of(const AlignOptions& o, const ModelInput& input) {
   return {read_text_file(beside, most_text), beside};
 }
 
+bool is_of_subtitles(const std::string& path) {
+  return has_ending(path, ".srt") || has_ending(path, ".vtt");
+}
+
+std::vector<std::string> lines_of(const GivenText& given) {
+  if (is_of_subtitles(given.where)) return texts_of_subtitles(given.text, given.where);
+  std::vector<std::string> lines;
+  std::string_view rest = given.text;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return lines;
+}
+
 struct Aligned {
   AlignedText text;
   double seconds = 0;  // of the recording
+  std::vector<std::string> lines;
 };
+
+// "12.3 to 14.5 s"
+std::string stretch(double begin, double end, bool in_seconds) {
+  char text[80];
+  std::snprintf(text, sizeof text, in_seconds ? "%.1f to %.1f s" : "frames %.0f to %.0f", begin,
+                end);
+  return text;
+}
 
 class Aligner {
  public:
@@ -158,9 +189,11 @@ class Aligner {
 
   Aligned align(const ModelInput& input) {
     const GivenText given = text_of(options_, input);
-    const SpelledText spelled = speller_.spell(given.text, given.where);
-    tell_left_out(spelled, given.where);
     Aligned result;
+    result.lines = lines_of(given);
+    const SpelledText spelled = options_.by_lines ? speller_.spell(result.lines, given.where)
+                                                  : speller_.spell(given.text, given.where);
+    tell_left_out(spelled, given.where);
     std::vector<float> outputs = source_.outputs(input, &result.seconds);
     try {
       TextAlignmentOptions how = options_.alignment;
@@ -170,10 +203,30 @@ class Aligner {
     } catch (const InputError& e) {
       fail_input(input.name, ": ", e.what());
     }
+    judge(input.name, result);
     return result;
   }
 
  private:
+  // A text that is not what is said is aligned all the same: this is where people hear of it.
+  void judge(const std::string& name, const Aligned& result) const {
+    constexpr double doubtful = -50;
+    const bool in_seconds = source_.frame_seconds() < 1;
+    const AlignedText::Fit fit = result.text.fit(0, result.seconds);
+    const std::string worst = str("fits worst at ", stretch(fit.begin, fit.end, in_seconds),
+                                  ", with a score of ", std::llround(fit.score));
+    if (options_.split.empty() && fit.score < options_.least_score)
+      fail_input(name, ": the text ", worst, ", and --min-score is ", options_.least_score);
+    if (fit.score < doubtful)
+      warn(str(name, ": the text may not be what is said there: it ", worst,
+               " (0 is perfect; -20 has about three wrong letters)"));
+    if (!options_.alignment.find_gaps || result.text.unwritten.empty()) return;
+    std::string some;
+    const auto& all = result.text.unwritten;
+    for (size_t i = 0; i < std::min<size_t>(all.size(), 5); ++i)
+      some += (i ? ", " : "") + stretch(all[i].begin, all[i].end, in_seconds);
+    warn(str(name, ": said and not in the text: ", some, all.size() > 5 ? ", ..." : ""));
+  }
   static SpellingOptions spelling_of(const AlignOptions& o, const Source& source) {
     SpellingOptions s = o.spelling;
     s.rules = both(source.rules(), o.rules.rules());
@@ -186,7 +239,7 @@ class Aligner {
     if (t.left_out.empty()) return;
     std::string some;
     for (size_t i = 0; i < std::min<size_t>(t.left_out.size(), 5); ++i)
-      some += (i ? ", '" : "'") + t.left_out[i] + "'";
+      some += (i ? ", '" : "'") + t.left_out[i].word + "'";
     warn(str(where, ": ", t.left_out.size(), " words hold nothing the model could say: ", some,
              t.left_out.size() > 5 ? ", ..." : ""));
   }
@@ -260,10 +313,10 @@ class TrainingManifest {
   double seconds_found_ = 0, kept_seconds_ = 0;
 };
 
-// A line for each word: begin, end, probability, word.
-void write_words(const PredictionStyle& style, const ModelInput& input, const Transcript& t,
-                 bool in_seconds) {
-  for (const Transcript::Token& w : t.words) {
+// A line for each word, or for each line: begin, end, probability, text.
+void write_words(const PredictionStyle& style, const ModelInput& input,
+                 std::span<const TimedText::Token> words, bool in_seconds) {
+  for (const TimedText::Token& w : words) {
     if (style.named) std::printf("%s\t", input.name.c_str());
     std::printf("%.*f\t%.*f\t%.4f\t%s\n", in_seconds ? 3 : 0, w.begin, in_seconds ? 3 : 0, w.end,
                 w.probability, w.text.c_str());
@@ -271,12 +324,45 @@ void write_words(const PredictionStyle& style, const ModelInput& input, const Tr
   std::fflush(stdout);
 }
 
-void write_aligned(const PredictionStyle& style, const ModelInput& input, Aligned result,
-                   bool in_seconds) {
+// The lines of the text as if they were words: their times, and the mean of their words'
+// probabilities.
+std::vector<TimedText::Token> timed_lines(const Aligned& result) {
+  const auto& words = result.text.transcript.words;
+  std::vector<TimedText::Token> lines;
+  size_t first = 0;
+  for (size_t i = 0; i < result.lines.size(); ++i) {
+    const auto end = static_cast<size_t>(result.text.line_ends[i]);
+    TimedText::Token line;
+    for (const std::string& word : split_words(result.lines[i]))
+      line.text += (line.text.empty() ? "" : " ") + word;
+    line.begin = end > first ? words[first].begin : first > 0 ? words[first - 1].end : 0;
+    line.end = end > first          ? words[end - 1].end
+               : end < words.size() ? words[end].begin
+                                    : result.seconds;
+    for (size_t w = first; w < end; ++w)
+      line.probability += words[w].probability / static_cast<double>(end - first);
+    first = end;
+    if (!line.text.empty()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+void write_aligned(const AlignOptions& o, const PredictionStyle& style, const ModelInput& input,
+                   Aligned result, bool in_seconds) {
   if (style.format == PredictionFormat::text) {
-    write_words(style, input, result.text.transcript, in_seconds);
+    write_words(style, input, o.by_lines ? timed_lines(result) : result.text.transcript.words,
+                in_seconds);
     return;
   }
+  if (style.format == PredictionFormat::srt || style.format == PredictionFormat::vtt) {
+    if (o.by_lines)
+      return write_subtitles(style, input,
+                             subtitles_of_lines(result.text.transcript.words, result.text.line_ends,
+                                                result.lines, result.seconds, {}));
+    result.text.transcript.words = result.text.shown_words();
+  }
+  const std::vector<TimedText::Token> lines =
+      o.by_lines ? timed_lines(result) : std::vector<TimedText::Token>();
   Prediction p;
   p.transcript = std::move(result.text.transcript);
   if (style.format != PredictionFormat::jsonl) {
@@ -289,8 +375,29 @@ void write_aligned(const PredictionStyle& style, const ModelInput& input, Aligne
   for (const auto& s : result.text.unwritten)
     unwritten.push_back(Json::object({{"begin", rounded(s.begin)}, {"end", rounded(s.end)}}));
   if (unwritten.size() > 0) line["unwritten"] = std::move(unwritten);
+  if (o.by_lines) line["lines"] = tokens_json(lines);
   std::printf("%s\n", line.dump_replacing().c_str());
   std::fflush(stdout);
+}
+
+// An option that would change nothing: probably one is missing that it goes with.
+void require_effect(const Command& command, const AlignOptions& o) {
+  const auto require = [&](std::initializer_list<const char*> options, bool has_effect,
+                           const char* with) {
+    for (const char* option : options)
+      if (command.has(option) && !has_effect) throw WrongUsage(str(option, " goes with ", with));
+  };
+  require({"--longest", "--pause", "--margin"}, !o.split.empty(), "--split");
+  require({"--picture-from", "--picture-to"}, o.picture.asked(), "--picture");
+  const bool has_wildcards =
+      !o.spelling.gap_word.empty() || o.spelling.open_ends || o.unspellable == "wildcard";
+  require({"--wildcard-cost"}, has_wildcards, "--gap, --open-ends or --unknown wildcard");
+  const bool has_lines =
+      o.format == "text" || o.format == "jsonl" || o.format == "srt" || o.format == "vtt";
+  if (o.by_lines && !has_lines)
+    throw WrongUsage("--format " + o.format + " has words, and the text is to be in lines");
+  if (o.by_lines && !o.split.empty() && o.format == "text")
+    throw WrongUsage("--split cuts at pauses, not at lines");
 }
 
 void require_fitting(const AlignOptions& o, bool model) {
@@ -372,7 +479,7 @@ int run_align(const AlignOptions& o) {
       draw_alignment(o.picture, input.name, result.text.transcript, source->vocabulary(),
                      source->frame_seconds(), source->samples(input));
     }
-    if (shows) write_aligned(style, input, std::move(result), model || o.frame_ms > 0);
+    if (shows) write_aligned(o, style, input, std::move(result), model || o.frame_ms > 0);
   };
   ThreadPool alone(1);
   const int failures = for_each_input(inputs, alone, work);
@@ -394,7 +501,7 @@ void add_text_options(Command& command, AlignOptions* o) {
       .show_default();
   command.add_option("--gap", o->spelling.gap_word,
                      "a word that stands for what is said and not in the text, or for nothing, "
-                     "such as '*'");
+                     "such as '*'; 'auto': find such places, of half a second and longer");
   command.add_flag("--open-ends", o->spelling.open_ends,
                    "more may be said before the text and behind it");
   command
@@ -437,8 +544,9 @@ void add_split_options(Command& command, AlignOptions* o) {
       .show_default();
   command
       .add_option("--min-score", o->least_score,
-                  "leave out worse utterances; 0 is a text that the model would write by itself, "
-                  "-20 has about three wrong letters within a second")
+                  "refuse texts that fit worse, with --split leave out utterances that do; 0 is a "
+                  "text that the model would write by itself, -20 has about three wrong letters "
+                  "within a second")
       .range(-1e9, 0.0)
       .type_name("FLOAT");
   command
@@ -467,13 +575,17 @@ void add_align(Command& program) {
       .required()
       .check(check_file_name);
   command.add_option("text", o->text,
-                     "file with the text; else the one beside the recording, NAME.txt");
+                     "file with the text, also .srt or .vtt, whose subtitles get new times; else "
+                     "the one beside the recording, NAME.txt");
   command
       .add_option("--format", o->format,
                   "text: begin, end, probability and word; jsonl, also with tokens; ctm; "
                   "textgrid; srt and vtt, subtitles")
       .one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt"})
       .show_default();
+  command.add_flag(
+      "--lines", o->by_lines,
+      "times of the text's lines: text, jsonl, and in srt and vtt a subtitle for each");
   command.add_option("--out", o->out, "folder for a file of each recording").type_name("FOLDER");
   add_confidence_option(command, &o->confidence, false);
   add_text_options(command, o.get());
@@ -506,7 +618,13 @@ void add_align(Command& program) {
       "\nExample:  rondo align run talk.wav talk.txt --format srt > talk.srt\n"
       "          rondo align run talk.wav talk.txt --split corpus/talk.jsonl --min-score -10\n"
       "          rondo align vocab.json logits.npy talk.txt --frame-ms 20 --format ctm\n");
-  command.action([o] { return run_align(*o); });
+  command.action([o, &command] {
+    if (is_of_subtitles(o->text)) o->by_lines = true;
+    require_effect(command, *o);
+    o->alignment.find_gaps = o->spelling.gap_word == "auto";
+    if (o->alignment.find_gaps) o->spelling.gap_word.clear();
+    return run_align(*o);
+  });
 }
 
 }  // namespace rondo

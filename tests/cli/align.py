@@ -117,7 +117,7 @@ def test_pieces():
         run("align", root / "two_ways", root / "a.wav", "--picture", root / "p.svg", "--picture-from", begin + silence)
         check(f"{begin + silence:.1f} to " in (root / "p.svg").read_text(), "the title")
         fails("align", root / "two_ways", root / "a.wav", "--picture", root / "p.svg", "--picture-from", "99",
-              errs="a.wav: has no frame from 99 s on")
+              errs=["a.wav: the text may not be what is said", "a.wav: has no frame from 99 s on"], lines=2)
         write_wav(root / "b.wav", first)
         grid = said("transcribe", root / "two_ways", root / "b.wav", "--format", "textgrid")
         check(f"xmax = {begin:.4f}" in grid and '"words"' in grid, grid[:300])
@@ -133,7 +133,7 @@ def test_stored_outputs():
         out = said("align", root / "tokens", root / "x.npy", root / "x.txt", "--frame-ms", "20", "--format", "ctm")
         check(out == "x 1 0.020 0.080 ab 0.9000\nx 1 0.140 0.020 c 0.9000\n", out)
         out = said("align", root / "tokens", root / "x.npy", "--frame-ms", "20", "--format", "vtt")
-        check(out.startswith("WEBVTT\n\n00:00:00.020 --> 00:00:00.660\nab c\n"), out)
+        check(out.startswith("WEBVTT\n\n00:00:00.020 --> 00:00:00.180\nab c\n"), out)
         grid = said("align", root / "tokens", root / "x.npy", "--frame-ms", "20", "--format", "textgrid")
         check(re.search(r"xmax = 0\.1800", grid) and grid.count("IntervalTier") == 2, grid)
         # Several: a manifest has its texts, a folder the files beside; each gets a file of its own.
@@ -145,7 +145,7 @@ def test_stored_outputs():
         out = said("align", root / "tokens", root / "list.jsonl", "--format", "srt", "--out", root / "subtitles",
                    "--frame-ms", "20")
         check(out.splitlines() == [f"{root}/subtitles/{n}.srt" for n in "xy"], out)
-        check("--> 00:00:00,540\nb\n" in (root / "subtitles/y.srt").read_text(), "a subtitle")
+        check("--> 00:00:00,060\nb\n" in (root / "subtitles/y.srt").read_text(), "a subtitle")
         # What the text lacks, and what the model does.
         (root / "x.txt").write_text("a * c?")
         fails("align", root / "tokens", root / "x.npy", errs=[f"{root}/x.txt: no token", "'*' (U+002A), '?' (U+003F)"])
@@ -164,6 +164,65 @@ def test_stored_outputs():
         line = json.loads((root / "cut.jsonl").read_text())
         check((line["audio_filepath"], line.get("offset", 0), line["duration"]) == (f"{root}/x.wav", 0, 0.18), line)
         check(line["text"] == "say it" and line["score"] == 0, line)
+
+
+def test_texts_that_are_not_what_is_said():
+    """A warning in every format, a limit, gaps that are found, subtitles by lines."""
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\nc\nd\ne\n")
+        alphabet = " abcde"
+
+        def write_said(text, name="x.npy"):
+            labels = []
+            for letter in text:
+                labels += [alphabet.index(letter) + 1, 0]
+            (root / name).write_bytes(npy(spoken(labels, 7, 0.999)))
+            return 0.04 * len(text)
+
+        beginning, more, end = "abc de bad ace ", "cab bed ada dab ecb dcc bee cce dad bba ace bca ddd eec cab aab ", "dead bee cab"
+        seconds = write_said(beginning + more + end)
+        (root / "x.txt").write_text(beginning + "\n" + end + "\n")
+        align = ["align", root / "tokens", root / "x.npy", "--frame-ms", 20]
+        for form in ("text", "jsonl", "ctm", "textgrid", "srt", "vtt"):
+            err = run(*align, "--format", form)[1]
+            check("x.npy: the text may not be what is said there: it fits worst at " in err and "with a score of -" in err, err)
+            fails(*align, "--format", form, "--min-score", -20, errs=["the text fits worst at", "--min-score is -20"])
+        line, err = run(*align, "--gap", "auto", "--format", "jsonl", "--min-score", -20)
+        gaps = json.loads(line)["unwritten"]
+        check(len(gaps) == 1 and abs(gaps[0]["begin"] - 0.6) < 0.1 and abs(gaps[0]["end"] - (seconds - 0.48)) < 0.1, gaps)
+        check("x.npy: said and not in the text: 0." in err and "may not be" not in err, err)
+        words = json.loads(line)["words"]
+        check(words[4]["text"] == "dead" and abs(words[4]["begin"] - (seconds - 0.48)) < 0.03, words)
+
+        # Subtitles of lines; those that there are get new times; what nothing spells stays.
+        seconds = write_said(beginning + end)
+        (root / "x.txt").write_text("abc de\n\nbad 2014 ace\ndead bee cab!\n")
+        (root / "old.srt").write_text(
+            "1\n00:00:01,000 --> 00:00:02,000\n<i>abc</i>\nde\n\n2\n00:01:00,000 --> 00:02:00,000\nbad 2014 ace dead bee cab\n")
+        skip = ["--unknown", "skip", "--strip-punctuation"]
+        srt = said(*align, "--lines", "--format", "srt", *skip)
+        cues = [cue.splitlines() for cue in srt.strip().split("\n\n")]
+        check([cue[2:] for cue in cues] == [["abc de"], ["bad 2014 ace"], ["dead bee cab!"]], srt)
+        check(cues[0][1].startswith("00:00:00,000 -->") and cues[2][1].endswith("--> 00:00:01,080"), srt)
+        vtt = said(*align, root / "old.srt", "--format", "vtt", *skip)
+        cues = [cue.splitlines() for cue in vtt.strip().split("\n\n")[1:]]
+        check([cue[1:] for cue in cues] == [["abc", "de"], ["bad 2014 ace dead bee cab"]], vtt)
+        check(cues[1][0].startswith("00:00:00.280 -->"), vtt)
+        lines = json.loads(said(*align, "--lines", "--format", "jsonl", *skip))["lines"]
+        check([x["text"] for x in lines] == ["abc de", "bad 2014 ace", "dead bee cab!"] and lines[1]["begin"] == 0.28, lines)
+        text = said(*align, "--lines", *skip).splitlines()
+        check(len(text) == 3 and text[0].split("\t")[3] == "abc de", text)
+        check("bad 2014 ace" in said(*align, "--format", "srt", *skip).replace("\n", " "), "words that nothing spells")
+        for wrong, errs in (
+            (["--lines", "--format", "ctm"], "--format ctm has words"),
+            (["--longest", 3], "--longest goes with --split"),
+            (["--pause", 3], "--pause goes with --split"),
+            (["--wildcard-cost", 0.1], "--wildcard-cost goes with --gap"),
+            (["--picture-from", 1], "--picture-from goes with --picture"),
+        ):
+            run(*align, *wrong, code=2, errs=errs)
+        (root / "none.vtt").write_text("WEBVTT\n\nabc\n")
+        fails(*align, root / "none.vtt", errs="none.vtt: holds no subtitle")
 
 
 def test_mistakes():

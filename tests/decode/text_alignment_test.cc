@@ -35,6 +35,7 @@ std::vector<std::vector<std::vector<int32_t>>> spellings_of(const SpelledText& t
   return all;
 }
 using Spellings = std::vector<std::vector<std::vector<int32_t>>>;
+using LeftOut = std::vector<SpelledText::LeftOut>;
 
 AlignedText align(const std::string& text, const std::vector<int32_t>& said, SpellingOptions o = {},
                   const TextAlignmentOptions& alignment = {}) {
@@ -56,7 +57,8 @@ TEST_CASE("words are spelled by the model's rules and shown as they were") {
   CHECK(t.words == std::vector<std::string>{"\xe2\x80\x9c"
                                             "A-B,",
                                             "CAB!"});
-  CHECK(t.left_out == std::vector<std::string>{"-"});
+  CHECK(t.left_out == LeftOut{{"-", 1}});
+  CHECK(t.line_ends == std::vector<int32_t>{1, 2});
   CHECK(spellings_of(t) == Spellings{{{a}}, {{space}}, {{b}}, {{space}}, {{c, a, b}}});
   CHECK(t.word_of ==
         std::vector<int32_t>{0, SpelledText::between_words, 0, SpelledText::between_words, 1});
@@ -96,7 +98,7 @@ TEST_CASE("labels that are words are spelled by whole words alone") {
   o.unspellable = UnspellableText::wildcard;
   CHECK(spellings_of(TextSpeller(v, o).spell("a ab", "t")) == Spellings{{{1}}, {{wildcard_label}}});
   o.unspellable = UnspellableText::skip;
-  CHECK(TextSpeller(v, o).spell("a ab", "t").left_out == std::vector<std::string>{"ab"});
+  CHECK(TextSpeller(v, o).spell("a ab", "t").left_out == LeftOut{{"ab", 1}});
 }
 
 TEST_CASE("marks of a text are symbols, or are not said") {
@@ -109,8 +111,7 @@ TEST_CASE("marks of a text are symbols, or are not said") {
   CHECK(t.words == std::vector<std::string>{"a<um>", "[big_noise]", "i"});
   CHECK(spellings_of(t) == Spellings{{{2, 4}}, {{1}}, {{5}}, {{1}}, {{3}}});
   o.rules.marks = Marks::drop;
-  CHECK(TextSpeller(v, o).spell("a [big noise] i", "text").left_out ==
-        std::vector<std::string>{"[big_noise]"});
+  CHECK(TextSpeller(v, o).spell("a [big noise] i", "text").left_out == LeftOut{{"[big_noise]", 1}});
   o.rules.locale = *TextLocale::parse("tr");
   CHECK_THROWS_WITH(TextSpeller(v, o).spell("i", "text"), Contains("(U+0130)"));
 }
@@ -182,6 +183,112 @@ TEST_CASE("gaps and open ends take what is said and not in the text") {
   const AlignedText open = align("c", {a, b, a, b, space, c, space, a, b}, o);
   CHECK(open.unwritten.size() == 2);
   CHECK(open.transcript.words[0].begin == Approx(0.5));
+}
+
+TEST_CASE("what is said and not in the text is found without being named") {
+  // 10 frames a second: five words, three seconds of others, four words.
+  std::vector<int32_t> said;
+  const auto say = [&](const std::string& text) {
+    for (const char letter : text) {
+      said.push_back(letter == ' ' ? space : letter - 'a' + a);
+      said.push_back(0);
+    }
+  };
+  say("ab ca b ac cb ");
+  const double gap_begins = static_cast<double>(said.size()) / 10;
+  say("bcb aab bba ca ");
+  const double gap_ends = static_cast<double>(said.size()) / 10;
+  say("ca ac b abc");
+  TextAlignmentOptions o;
+  o.find_gaps = true;
+  const std::string text = "ab ca b ac cb ca ac b abc";
+  const AlignedText found = align(text, said, {}, o);
+  REQUIRE(found.unwritten.size() == 1);
+  CHECK(found.unwritten[0].begin == Approx(gap_begins).margin(0.3));
+  CHECK(found.unwritten[0].end == Approx(gap_ends).margin(0.3));
+  REQUIRE(found.transcript.words.size() == 9);
+  CHECK(found.transcript.words[5].begin == Approx(gap_ends).margin(0.05));
+  CHECK(found.score(0, 100) > -12);
+  CHECK(align(text, said).score(0, 100) < -20);
+  // Before the text, behind it, and where nothing is missing.
+  const AlignedText late = align("ca ac b abc", said, {}, o);
+  CHECK(late.transcript.words[0].begin == Approx(gap_ends).margin(0.05));
+  const AlignedText early = align("ab ca b ac cb", said, {}, o);
+  CHECK(early.transcript.words.back().end <= gap_begins);
+  REQUIRE(early.unwritten.size() == 1);
+  CHECK(early.unwritten[0].end > gap_ends);
+  const AlignedText whole = align("ab ca b ac cb bcb aab bba ca ca ac b abc", said, {}, o);
+  CHECK(whole.unwritten.empty());
+  CHECK(whole.score(0, 100) == 0);
+  // Words of their own without separators.
+  const Vocabulary joined({"<blank>", "\u2581a", "b", "\u2581c"}, {}, "", "joined");
+  std::vector<int32_t> pieces = {1, 0, 2, 0, 3, 0};
+  for (int n = 0; n < 10; ++n) pieces.insert(pieces.end(), {2, 0, 2, 0});
+  pieces.insert(pieces.end(), {3, 0, 2, 0, 1, 0});
+  const AlignedText without = align_text(
+      frames_of(pieces, 4), joined, TextSpeller(joined, {}).spell("ab c cb a", "text"), o, 0.1);
+  REQUIRE(without.unwritten.size() == 1);
+  CHECK(without.transcript.words[1].end == Approx(0.5));
+  CHECK(without.transcript.words[2].begin == Approx(4.6));
+}
+
+TEST_CASE("where a text fits worst is told") {
+  std::vector<int32_t> said(100, 0);
+  said[10] = a;
+  for (size_t t = 60; t < 66; ++t) said[t] = c;
+  said[90] = b;
+  const AlignedText t = align("ab", said);
+  const AlignedText::Fit fit = t.fit(0, 10);
+  CHECK(fit.score == Approx(-30));
+  CHECK(fit.begin <= 6);
+  CHECK(fit.end >= 6.6);
+  CHECK(fit.end - fit.begin == Approx(1));
+  CHECK(t.fit(0, 5).score == 0);
+}
+
+TEST_CASE("each line of a text is a subtitle, with the words that nothing spells") {
+  SpellingOptions o;
+  o.unspellable = UnspellableText::skip;
+  const std::vector<std::string> lines = {"a 12 b", "", "99", "c\n77", "a"};
+  const Vocabulary v = letters();
+  const SpelledText spelled = TextSpeller(v, o).spell(lines, "text");
+  CHECK(spelled.line_ends == std::vector<int32_t>{2, 2, 2, 3, 4});
+  CHECK(spelled.left_out == LeftOut{{"12", 1}, {"99", 2}, {"77", 3}});
+  const AlignedText t =
+      align_text(frames_of({0, a, space, b, 0, 0, space, 0, c, space, a, 0}), v, spelled, {}, 0.1);
+  std::string shown;
+  for (const TimedText::Token& w : t.shown_words()) shown += w.text + " ";
+  CHECK(shown == "a 12 b 99 c 77 a ");
+  const auto cues = subtitles_of_lines(t.transcript.words, t.line_ends, lines, 1.15, {});
+  REQUIRE(cues.size() == 4);
+  CHECK(cues[0].lines == std::vector<std::string>{"a 12 b"});
+  CHECK(cues[0].begin == Approx(0.1));
+  CHECK(cues[1].lines == std::vector<std::string>{"99"});
+  CHECK(cues[1].begin == Approx(0.4));
+  CHECK(cues[1].end == Approx(0.8));
+  CHECK(cues[2].lines == std::vector<std::string>{"c", "77"});
+  CHECK(cues[3].end == Approx(1.15));  // the recording's
+  // Words, too, are shown no longer than the recording.
+  CHECK(subtitles_of(t.transcript, 1.12, {}).back().end == Approx(1.12));
+}
+
+TEST_CASE("subtitles of other programs are read without their times and markup") {
+  const std::vector<std::string> expected = {"a b\nc", "d & e"};
+  for (const char* file :
+       {"1\n00:00:01,000 --> 00:00:02,000\na <i>b</i>\nc\n\n2\n00:00:03,000 --> 00:00:04,000\nd & "
+        "e\n",
+        "\xef\xbb\xbf"
+        "7\r\n00:00:01,000 --> 00:00:02,000 X1:40\r\n{\\an8}a b\r\nc\r\n8\r\n0:0:3,0 --> "
+        "0:0:4,0\r\nd & e",
+        "WEBVTT - title\n\nNOTE\nnothing of this\n\nSTYLE\n::cue {}\n\nintro\n00:01.000 --> "
+        "00:02.000 "
+        "line:0\n<v Ann>a b</v>\nc\n\n00:03.000 --> 00:04.000\nd &amp; e\n\n00:05.000 --> "
+        "00:06.000\n\n"}) {
+    INFO(file);
+    CHECK(texts_of_subtitles(file, "x.srt") == expected);
+  }
+  CHECK(texts_of_subtitles("0 --> 1\n1 < 2 {x}\n", "x") == std::vector<std::string>{"1 < 2 {x}"});
+  CHECK_THROWS_WITH(texts_of_subtitles("a\nb\n", "x.srt"), Contains("x.srt: holds no subtitle"));
 }
 
 TEST_CASE("wildcards within words have the probability of the best class") {
@@ -299,11 +406,11 @@ TEST_CASE("formats are those of other programs") {
   CHECK_THAT(grid, Contains("intervals: size = 4 \n"));
   CHECK_THAT(grid, Contains("intervals [2]:\n            xmin = 0.5000 \n            xmax = 1.2500 "
                             "\n            text = \"say \"\"x\"\"\" \n"));
-  const auto shown = subtitles_of(t, {});
+  const auto shown = subtitles_of(t, 1e9, {});
   CHECK(to_srt(shown) == "1\n00:00:00,500 --> 00:00:02,500\nsay \"x\" <b>&\n\n");
   CHECK(to_vtt(shown) == "WEBVTT\n\n00:00:00.500 --> 00:00:02.500\nsay \"x\" &lt;b&gt;&amp;\n\n");
   t.words = {{"late", 3725.0625, 3726, 1}};
-  CHECK_THAT(to_srt(subtitles_of(t, {})), Contains("01:02:05,063 --> 01:02:06,500"));
+  CHECK_THAT(to_srt(subtitles_of(t, 1e9, {})), Contains("01:02:05,063 --> 01:02:06,500"));
 }
 
 TEST_CASE("subtitles end with sentences, before pauses, and where they would be too long") {
@@ -315,7 +422,7 @@ TEST_CASE("subtitles end with sentences, before pauses, and where they would be 
   }
   t.words[4].begin += 1;
   t.words[4].end += 1;
-  const auto shown = subtitles_of(t, {});
+  const auto shown = subtitles_of(t, 1e9, {});
   REQUIRE(shown.size() == 3);
   CHECK(shown[0].lines == std::vector<std::string>{"One two.\xe2\x80\x9d"});
   CHECK(shown[0].end == Approx(1.0));  // the next one comes before it has lingered
@@ -324,8 +431,8 @@ TEST_CASE("subtitles end with sentences, before pauses, and where they would be 
   SubtitleOptions o;
   o.longest_line = 10;
   o.pause = 10;
-  const auto narrow = subtitles_of(t, o);
+  const auto narrow = subtitles_of(t, 1e9, o);
   CHECK(narrow[1].lines == std::vector<std::string>{"Three four", "five"});
   o.longest = 0.6;
-  for (const Subtitle& s : subtitles_of(t, o)) CHECK(s.end - s.begin <= 1.2);
+  for (const Subtitle& s : subtitles_of(t, 1e9, o)) CHECK(s.end - s.begin <= 1.2);
 }

@@ -160,8 +160,14 @@ void run_vocabulary(std::span<const std::byte> bytes) {
 }
 
 std::vector<std::string> vocabulary_seeds() {
-  return {"<blank>\na\nb\n \n", "<blk> 0\n\xe2\x96\x81the 2\n\xe2\x96\x81 1\n",
-          "[\"\", \"|\", \"a\"]", "{\"a\": 1, \"[PAD]\": 0, \"<unk>\": 2}"};
+  return {"<blank>\na\nb\n \n",
+          "<blk> 0\n\xe2\x96\x81the 2\n\xe2\x96\x81 1\n",
+          "[\"\", \"|\", \"a\"]",
+          "{\"a\": 1, \"[PAD]\": 0, \"<unk>\": 2}",
+          "<unk>\t0\n\xe2\x96\x81t\t-1.5\n<pad>\t-2\n",
+          "<pad> 900\nE 51\nT 7\n",
+          "[PAD]\nre\n##ad\n<0xE7>\n<0x88>\n",
+          "<blk> 0\na 1\n#0 2\n#1 3\n"};
 }
 
 void run_word_lists(std::span<const std::byte> bytes) {
@@ -206,7 +212,9 @@ void run_given_text(std::span<const std::byte> bytes) {
   std::vector<float> logits;
   for (int32_t i = 0; i < frames * vocabulary.classes(); ++i)
     logits.push_back(static_cast<float>(i * 7 % 11));
-  const AlignedText found = align_text(logits, vocabulary, text, {}, 0.1);
+  TextAlignmentOptions how;
+  how.find_gaps = bytes.size() % 5 == 0;
+  const AlignedText found = align_text(logits, vocabulary, text, how, 0.1);
   require(found.transcript.words.size() == text.words.size(), "another number of words");
   size_t words = 0;
   for (const Utterance& u : split_into_utterances(found, 6.4, {})) {
@@ -216,8 +224,24 @@ void run_given_text(std::span<const std::byte> bytes) {
   require(words == text.words.size(), "words are in no utterance, or in two");
   to_ctm(found.transcript, text_of(bytes));
   to_text_grid(found.transcript, 6.4);
-  to_srt(subtitles_of(found.transcript, {}));
-  to_vtt(subtitles_of(found.transcript, {}));
+  to_srt(subtitles_of(found.transcript, 6.4, {}));
+  to_vtt(subtitles_of(found.transcript, 6.4, {}));
+}
+
+// Any file is subtitles or refused; what was read is written and read again.
+void run_subtitles(std::span<const std::byte> bytes) {
+  std::vector<Subtitle> all;
+  for (const std::string& text : texts_of_subtitles(text_of(bytes), "file")) {
+    require(!split_words(text).empty(), "a subtitle of nothing");
+    all.push_back({0, 1, {text}});
+  }
+  to_vtt(all);
+}
+
+std::vector<std::string> subtitle_seeds() {
+  return {
+      "1\n00:00:01,000 --> 00:00:02,000\na <i>b</i>\nc\n\n2\n00:00:03,000 --> 00:00:04,000\nd\n",
+      "WEBVTT\n\nNOTE x\n\na\n00:01.000 --> 00:02.000 line:0\n{\\an8}x &amp; y\n3\n1 --> 2\nz"};
 }
 
 std::vector<std::string> given_text_seeds() {
@@ -234,6 +258,7 @@ std::span<const FuzzTarget> text_targets() {
       {"arpa", run_arpa, arpa_seeds},
       {"vocabulary", run_vocabulary, vocabulary_seeds},
       {"given_text", run_given_text, given_text_seeds},
+      {"subtitles", run_subtitles, subtitle_seeds},
       {"word_lists", run_word_lists, word_list_seeds},
       {"language_model", run_language_model, language_model_seeds},
   };

@@ -25,17 +25,6 @@ std::string number_text(double value) {
   return text;
 }
 
-Json tokens_json(const std::vector<Transcript::Token>& tokens) {
-  Json list = Json::array();
-  for (const auto& t : tokens) {
-    list.push_back(Json::object({{"text", t.text},
-                                 {"begin", rounded(t.begin)},
-                                 {"end", rounded(t.end)},
-                                 {"probability", t.probability}}));
-  }
-  return list;
-}
-
 double probability_of(const Prediction& p) {
   return p.probabilities.at(static_cast<size_t>(p.class_index));
 }
@@ -105,7 +94,7 @@ std::string timed_text(PredictionFormat format, const ModelInput& input, const T
                        double seconds) {
   if (format == PredictionFormat::ctm) return to_ctm(t, stem_of(input));
   if (format == PredictionFormat::text_grid) return to_text_grid(t, seconds);
-  const std::vector<Subtitle> subtitles = subtitles_of(t, {});
+  const std::vector<Subtitle> subtitles = subtitles_of(t, seconds, {});
   return format == PredictionFormat::srt ? to_srt(subtitles) : to_vtt(subtitles);
 }
 
@@ -132,6 +121,17 @@ PredictionFormat prediction_format(const std::string& name) {
   const auto at = std::find(std::begin(names), std::end(names), name);
   RONDO_CHECK(at != std::end(names), "format ", name);
   return static_cast<PredictionFormat>(at - std::begin(names));
+}
+
+Json tokens_json(std::span<const TimedText::Token> tokens) {
+  Json list = Json::array();
+  for (const auto& t : tokens) {
+    list.push_back(Json::object({{"text", t.text},
+                                 {"begin", rounded(t.begin)},
+                                 {"end", rounded(t.end)},
+                                 {"probability", t.probability}}));
+  }
+  return list;
 }
 
 Json class_json(std::span<const std::string> classes, int64_t index) {
@@ -219,6 +219,28 @@ std::string output_path(const PredictionStyle& style, const ModelInput& input) {
   return (std::filesystem::path(style.folder) / name).string();
 }
 
+namespace {
+
+// On standard output, or into a file of its own, whose name is written then.
+void write_document(const PredictionStyle& style, const ModelInput& input,
+                    const std::string& text) {
+  if (!style.folder.empty() && style.format != PredictionFormat::ctm) {
+    replace_text_file(output_path(style, input), text);
+    std::printf("%s\n", output_path(style, input).c_str());
+  } else {
+    std::fputs(text.c_str(), stdout);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void write_subtitles(const PredictionStyle& style, const ModelInput& input,
+                     const std::vector<Subtitle>& subtitles) {
+  const bool srt = style.format == PredictionFormat::srt;
+  write_document(style, input, srt ? to_srt(subtitles) : to_vtt(subtitles));
+}
+
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
                       const Prediction& p, const InputExtent& extent) {
   std::string line;
@@ -239,15 +261,8 @@ void write_prediction(const PredictionStyle& style, Task task, const ModelInput&
       break;
     }
     default:
-      line = timed_text(style.format, input, p.transcript, extent.seconds);
-      if (!style.folder.empty() && style.format != PredictionFormat::ctm) {
-        replace_text_file(output_path(style, input), line);
-        line = output_path(style, input);
-        break;
-      }
-      std::fputs(line.c_str(), stdout);
-      std::fflush(stdout);
-      return;
+      return write_document(style, input,
+                            timed_text(style.format, input, p.transcript, extent.seconds));
   }
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);

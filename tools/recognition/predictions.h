@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/config/config.h"
+#include "engine/decode/transcript/transcript_formats.h"
 #include "tools/recognition/inputs.h"
 
 namespace rondo {
@@ -42,6 +43,13 @@ void require_fitting_names(const PredictionStyle& style, const std::vector<Model
 // cannot be written.
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
                       const Prediction& prediction, const InputExtent& extent);
+
+// The same of subtitles, for the formats of these.
+void write_subtitles(const PredictionStyle& style, const ModelInput& input,
+                     const std::vector<Subtitle>& subtitles);
+
+// A list of { text, begin, end, probability }.
+Json tokens_json(std::span<const TimedText::Token> tokens);
 
 // A class by its name or, where they have none (`classes` is empty), its number.
 Json class_json(std::span<const std::string> classes, int64_t index);

@@ -134,7 +134,7 @@ void TextSpeller::add_word(const std::string& word, Building& b) const {
     if (!found.empty()) parts.push_back(std::move(found));
   }
   if (parts.empty()) {
-    b.text.left_out.push_back(word);
+    b.text.left_out.push_back({word, static_cast<int32_t>(b.text.words.size())});
     return;
   }
   const auto number = static_cast<int32_t>(b.text.words.size());
@@ -148,17 +148,38 @@ void TextSpeller::add_word(const std::string& word, Building& b) const {
 }
 
 SpelledText TextSpeller::spell(std::string_view text, const std::string& where) const {
+  std::vector<std::string> lines;
+  const auto split = [&](std::string_view rest) {
+    for (size_t at = 0; at < rest.size();) {
+      const size_t end = std::min(rest.find('\n', at), rest.size());
+      lines.emplace_back(rest.substr(at, end - at));
+      at = end + 1;
+    }
+  };
+  // A mark may go over two lines.
+  if (options_.rules.marks != Marks::keep && is_utf8(text)) {
+    split(with_named_marks(to_nfc(text)));
+  } else {
+    split(text);
+  }
+  return spell(lines, where);
+}
+
+SpelledText TextSpeller::spell(std::span<const std::string> lines, const std::string& where) const {
   Building b{{}, {}, false, where};
   try {
     // A mark with spaces in it is one word.
     const bool has_marks = options_.rules.marks != Marks::keep;
-    for (const std::string& word :
-         split_words(has_marks ? with_named_marks(to_nfc(text)) : to_nfc(text))) {
-      if (!options_.gap_word.empty() && word == options_.gap_word) {
-        b.gap = true;
-      } else {
-        add_word(word, b);
+    for (const std::string& line : lines) {
+      for (const std::string& word :
+           split_words(has_marks ? with_named_marks(to_nfc(line)) : to_nfc(line))) {
+        if (!options_.gap_word.empty() && word == options_.gap_word) {
+          b.gap = true;
+        } else {
+          add_word(word, b);
+        }
       }
+      b.text.line_ends.push_back(static_cast<int32_t>(b.text.words.size()));
     }
   } catch (const InputError& e) {
     const std::string message = e.what();
@@ -212,6 +233,11 @@ std::vector<float> shortfall_of(const Transcript& t, const std::vector<TimedLabe
   return shortfall;
 }
 
+// Where nobody knows how long a frame lasts, as long as the usual one.
+int64_t frames_of_second(double frame_seconds) {
+  return frame_seconds < 1 ? std::max<int64_t>(std::llround(1 / frame_seconds), 1) : 50;
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& w : words) text += (text.empty() ? "" : " ") + w;
@@ -220,23 +246,47 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
-double AlignedText::score(double begin, double end) const {
+AlignedText::Fit AlignedText::fit(double begin, double end) const {
   const auto frames = static_cast<int64_t>(shortfall.size());
   const auto first = std::clamp<int64_t>(std::llround(begin / frame_seconds), 0, frames);
   const auto last = std::clamp<int64_t>(std::llround(end / frame_seconds), first, frames);
-  const int64_t window = std::max<int64_t>(std::llround(1 / frame_seconds), 1);
+  const int64_t window = frames_of_second(frame_seconds);
   double sum = 0, worst = 0;
+  int64_t behind = first;
   for (int64_t f = first; f < last; ++f) {
     sum += shortfall[static_cast<size_t>(f)];
     if (f - first >= window) sum -= shortfall[static_cast<size_t>(f - window)];
-    worst = std::max(worst, sum);
+    if (sum <= worst) continue;
+    worst = sum;
+    behind = f + 1;
   }
-  return worst > 0 ? -worst : 0;
+  Fit found;
+  if (worst > 0) found.score = -worst;
+  found.begin = static_cast<double>(std::max(first, behind - window)) * frame_seconds;
+  found.end = static_cast<double>(behind) * frame_seconds;
+  return found;
 }
 
-AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
-                       const SpelledText& text, const TextAlignmentOptions& o,
-                       double frame_seconds) {
+std::vector<TimedText::Token> AlignedText::shown_words() const {
+  std::vector<TimedText::Token> shown;
+  const std::vector<TimedText::Token>& words = transcript.words;
+  auto next = left_out.begin();
+  for (size_t w = 0; w <= words.size(); ++w) {
+    for (; next != left_out.end() && next->before == static_cast<int32_t>(w); ++next) {
+      const double at = w > 0 ? words[w - 1].end : w < words.size() ? words[w].begin : 0;
+      shown.push_back({next->word, at, at, 0});
+    }
+    if (w < words.size()) shown.push_back(words[w]);
+  }
+  return shown;
+}
+
+namespace {
+
+// *path_score: UnitAlignment::score.
+AlignedText align_once(std::vector<float> logits, const Vocabulary& vocabulary,
+                       const SpelledText& text, const TextAlignmentOptions& o, double frame_seconds,
+                       double* path_score) {
   AlignedText a;
   a.frame_seconds = frame_seconds;
   Transcript& t = a.transcript;
@@ -253,14 +303,19 @@ AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
   options.bias = bias;
   const UnitAlignment found =
       align_units(t.logits.data(), t.frames, vocabulary.classes(), text.units, options);
+  *path_score = found.score;
   std::vector<TimedLabel> kept;
   std::vector<SpelledWord> words;
   for (size_t i = 0; i < found.labels.size(); ++i) {
     const TimedLabel& l = found.labels[i];
     const int32_t word = text.word_of[static_cast<size_t>(found.unit_of[i])];
     if (word == SpelledText::gap) {
-      if (l.label == wildcard_label)
-        a.unwritten.push_back({l.first_frame * frame_seconds, l.end_frame * frame_seconds});
+      if (l.label != wildcard_label) continue;
+      const bool goes_on = i > 0 && found.unit_of[i] == found.unit_of[i - 1] &&
+                           found.labels[i - 1].label == wildcard_label;
+      const auto before = static_cast<int32_t>(words.size());
+      if (!goes_on) a.unwritten.push_back({l.first_frame * frame_seconds, 0, before});
+      a.unwritten.back().end = l.end_frame * frame_seconds;
       continue;
     }
     kept.push_back(l);
@@ -272,7 +327,123 @@ AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
   }
   set_labels(t, vocabulary, kept, words, frame_seconds, o.confidence);
   a.shortfall = shortfall_of(t, found.labels, vocabulary.blank());
+  a.left_out = text.left_out;
+  a.line_ends = text.line_ends;
   return a;
+}
+
+// The text with gaps before the words that are marked, and at the end if one more is. So many
+// wildcards with blanks between take half a second at least, so that a gap is no way out for a
+// word.
+SpelledText with_gaps(const SpelledText& text, const std::vector<bool>& before,
+                      const Vocabulary& vocabulary, double frame_seconds) {
+  const auto wildcards = static_cast<size_t>(frames_of_second(frame_seconds) / 4 + 1);
+  const std::vector<int32_t> anything(wildcards, wildcard_label);
+  const int32_t separator =
+      vocabulary.border() == WordBorder::separator ? vocabulary.separator() : -1;
+  const auto around = [&](bool left, bool right) {
+    std::vector<int32_t> way = anything;
+    if (separator >= 0 && left) way.insert(way.begin(), separator);
+    if (separator >= 0 && right) way.push_back(separator);
+    return way;
+  };
+  SpelledText with = text;
+  with.units.clear();
+  with.word_of.clear();
+  const auto add = [&](AlignmentUnit unit, int32_t word) {
+    with.units.push_back(std::move(unit));
+    with.word_of.push_back(word);
+  };
+  int32_t word = -1;  // the last that has begun
+  for (size_t i = 0; i < text.units.size(); ++i) {
+    const int32_t here = text.word_of[i];
+    const int32_t next = i + 1 < text.units.size() ? text.word_of[i + 1] : -1;
+    const bool is_border = here == SpelledText::between_words && next > word;
+    if (is_border && before[static_cast<size_t>(next)]) {
+      AlignmentUnit unit = text.units[i];
+      unit.spellings.push_back(around(true, true));
+      add(std::move(unit), SpelledText::gap);
+      continue;
+    }
+    // Nothing stands before the first word, or between words without separators.
+    const bool has_border = i > 0 && text.word_of[i - 1] < 0;
+    if (here > word && before[static_cast<size_t>(here)] && !has_border)
+      add({{{}, around(false, true)}}, SpelledText::gap);
+    word = std::max(word, here);
+    add(text.units[i], here);
+  }
+  if (before.back() && (text.word_of.empty() || text.word_of.back() >= 0))
+    add({{{}, around(true, false)}}, SpelledText::gap);
+  return with;
+}
+
+// Marks the words that something may be said before: those near a second in which the text does not
+// fit. Whether there are any new ones.
+bool mark_gaps(const AlignedText& found, std::vector<bool>& before) {
+  constexpr double bad = -20, near = 3;  // of a second, and seconds around it
+  constexpr size_t near_words = 3;
+  const std::vector<TimedText::Token>& words = found.transcript.words;
+  const double unit = found.frame_seconds < 1 ? 1 : static_cast<double>(frames_of_second(1));
+  const double seconds = static_cast<double>(found.shortfall.size()) * found.frame_seconds;
+  bool any_new = false;
+  const auto mark = [&](size_t w) {
+    any_new |= !before[w];
+    before[w] = true;
+  };
+  for (size_t w = 0; w <= words.size(); ++w) {
+    const double from = w > 0 ? words[w - 1].begin : 0;
+    const double to = w < words.size() ? words[w].end : seconds;
+    if (found.score(from - near * unit, to + near * unit) > bad) continue;
+    for (size_t n = w - std::min(w, near_words); n <= std::min(w + near_words, words.size()); ++n)
+      mark(n);
+  }
+  return any_new;
+}
+
+}  // namespace
+
+AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
+                       const SpelledText& text, const TextAlignmentOptions& o,
+                       double frame_seconds) {
+  double score = 0;
+  AlignedText found = align_once(std::move(logits), vocabulary, text, o, frame_seconds, &score);
+  if (!o.find_gaps) return found;
+  // Between two places that fit a word equally well frames of a gap decide; against one that fits
+  // better they hardly count.
+  TextAlignmentOptions how = o;
+  how.wildcard_cost = std::min(o.wildcard_cost, 0.02);
+  const auto align = [&](const std::vector<bool>& before) {
+    const SpelledText with = with_gaps(text, before, vocabulary, frame_seconds);
+    return align_once(std::move(found.transcript.logits), vocabulary, with, how, frame_seconds,
+                      &score);
+  };
+  constexpr int most_rounds = 4;
+  std::vector<bool> before(text.words.size() + 1);
+  for (int round = 0; round < most_rounds && mark_gaps(found, before); ++round)
+    found = align(before);
+  // A common word is in what the text does not have, too, and then stands between two gaps. One is
+  // enough where the text fits as well with it.
+  constexpr double as_well = 10;  // by the logarithm of the path's probability
+  constexpr int most_tries = 8;
+  for (int tries = 0; tries < most_tries && found.unwritten.size() > 1; ++tries) {
+    std::vector<AlignedText::Stretch> gaps = found.unwritten;
+    std::stable_sort(gaps.begin(), gaps.end(), [](const auto& x, const auto& y) {
+      return x.end - x.begin < y.end - y.begin;
+    });
+    if (tries >= static_cast<int>(gaps.size())) break;
+    const double score_before = score;
+    std::vector<bool> fewer(before.size());
+    for (const auto& g : gaps) fewer[static_cast<size_t>(g.before)] = true;
+    const std::vector<bool> all = fewer;
+    fewer[static_cast<size_t>(gaps[static_cast<size_t>(tries)].before)] = false;
+    found = align(fewer);
+    if (score < score_before - as_well) {
+      found = align(all);
+    } else {
+      tries = -1;  // there are others now
+    }
+  }
+  return found;
 }
 
 }  // namespace rondo

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -45,8 +46,16 @@ struct SpelledText {
 
   std::vector<std::string> words;  // as they were given, in normal form C
   std::vector<AlignmentUnit> units;
-  std::vector<int32_t> word_of;       // of each unit: its word, or what it is
-  std::vector<std::string> left_out;  // words that hold nothing the model could say
+  std::vector<int32_t> word_of;  // of each unit: its word, or what it is
+  // Words that hold nothing the model could say, and which of `words` comes behind each.
+  struct LeftOut {
+    std::string word;
+    int32_t before = 0;
+
+    bool operator==(const LeftOut&) const = default;
+  };
+  std::vector<LeftOut> left_out;
+  std::vector<int32_t> line_ends;  // of each line: how many words have ended with it
 };
 
 class TextSpeller {
@@ -60,6 +69,8 @@ class TextSpeller {
   // characters that no token stands for, naming them with their code points, for what is not
   // UTF-8, and for a text that is left without words.
   SpelledText spell(std::string_view text, const std::string& where) const;
+  // The same of lines.
+  SpelledText spell(std::span<const std::string> lines, const std::string& where) const;
 
  private:
   struct Building;
@@ -81,6 +92,9 @@ struct TextAlignmentOptions {
   double label_priors = 0;
   // Of what is said to be a token's and a word's probability; not `posterior` (Error).
   Confidence confidence = Confidence::mean;
+  // Between any two words half a second and more may be said that is not in the text. Where the
+  // text alone does not fit it is aligned anew with that possibility.
+  bool find_gaps = false;
 };
 
 struct AlignedText {
@@ -89,16 +103,25 @@ struct AlignedText {
   Transcript transcript;
   struct Stretch {
     double begin = 0, end = 0;  // seconds
+    int32_t before = 0;         // the number of the word behind it
   };
   std::vector<Stretch> unwritten;  // where gaps were filled
   // Of each frame: by how much the logarithm of the probability of the best class exceeds that of
   // what the text has there. 0 everywhere: the model by itself would say this text.
   std::vector<float> shortfall;
-  double frame_seconds = 0;
+  double frame_seconds = 0;  // 1 and more: nobody knows, and times are frames, 50 in a second
+  std::vector<SpelledText::LeftOut> left_out;
+  std::vector<int32_t> line_ends;
 
-  // How well the text fits between two times, in seconds: minus the largest sum of `shortfall`
-  // within any second, a logarithm of a ratio of probabilities. 0 is perfect.
-  double score(double begin, double end) const;
+  // How well the text fits between two times: minus the largest sum of `shortfall` within any
+  // second, a logarithm of a ratio of probabilities. 0 is perfect. And where that second is.
+  struct Fit {
+    double score = 0, begin = 0, end = 0;
+  };
+  Fit fit(double begin, double end) const;
+  double score(double begin, double end) const { return fit(begin, end).score; }
+  // The words with those that were left out, which last no time.
+  std::vector<TimedText::Token> shown_words() const;
 };
 
 // `logits`: [frames, classes of the vocabulary]; `frame_seconds`: from one frame to the next.

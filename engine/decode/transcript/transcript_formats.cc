@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
@@ -111,6 +112,48 @@ class LineBreaker {
   int length_ = 0;
 };
 
+// When a subtitle whose words end at `end` goes, given when the next one comes.
+double shown_until(double end, double next, double seconds, const SubtitleOptions& o) {
+  return std::min(std::max(end, std::min(end + o.linger, next)), std::max(seconds, 0.0));
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+// <i>, {\an8}, &amp;
+std::string without_markup(std::string_view line) {
+  std::string plain;
+  while (!line.empty()) {
+    size_t markup = 0;
+    if (line[0] == '<') markup = line.find('>') + 1;  // 0: there is no end
+    if (line.starts_with("{\\")) markup = line.find('}') + 1;
+    for (const auto& [entity, character] : {std::pair<std::string_view, char>{"&amp;", '&'},
+                                            {"&lt;", '<'},
+                                            {"&gt;", '>'},
+                                            {"&nbsp;", ' '}}) {
+      if (!line.starts_with(entity)) continue;
+      plain += character;
+      markup = entity.size();
+    }
+    if (markup == 0) plain += line[0];
+    line.remove_prefix(std::max<size_t>(markup, 1));
+  }
+  return plain;
+}
+
+bool is_number(std::string_view line) {
+  return !line.empty() && line.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 std::string to_ctm(const Transcript& t, std::string_view utterance) {
@@ -134,7 +177,7 @@ std::string to_text_grid(const Transcript& t, double seconds) {
   return out;
 }
 
-std::vector<Subtitle> subtitles_of(const Transcript& t, const SubtitleOptions& o) {
+std::vector<Subtitle> subtitles_of(const Transcript& t, double seconds, const SubtitleOptions& o) {
   const std::vector<Token>& words = words_of(t);
   std::vector<Subtitle> all;
   for (size_t i = 0; i < words.size();) {
@@ -149,10 +192,58 @@ std::vector<Subtitle> subtitles_of(const Transcript& t, const SubtitleOptions& o
       end = words[i].end;
       whole = ends_sentence(words[i].text);
     }
-    const double next = i < words.size() ? words[i].begin : end + o.linger;
-    all.push_back({begin, std::max(end, std::min(end + o.linger, next)), breaker.lines});
+    const double next = i < words.size() ? words[i].begin : seconds;
+    all.push_back({begin, shown_until(end, next, seconds, o), breaker.lines});
   }
   return all;
+}
+
+std::vector<Subtitle> subtitles_of_lines(std::span<const TimedText::Token> words,
+                                         std::span<const int32_t> line_ends,
+                                         std::span<const std::string> lines, double seconds,
+                                         const SubtitleOptions& o) {
+  RONDO_CHECK(lines.size() == line_ends.size(), lines.size(), " lines, ", line_ends.size(),
+              " ends");
+  std::vector<Subtitle> all;
+  size_t first = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto end = static_cast<size_t>(line_ends[i]);
+    RONDO_CHECK(first <= end && end <= words.size(), "line ", i, " ends with word ", end);
+    Subtitle s;
+    for (std::string& line : lines_of(lines[i]))
+      if (!split_words(line).empty()) s.lines.push_back(std::move(line));
+    const double before = first > 0 ? words[first - 1].end : 0;
+    const double next = end < words.size() ? words[end].begin : seconds;
+    s.begin = std::min(end > first ? words[first].begin : before, seconds);
+    s.end = shown_until(end > first ? words[end - 1].end : next, next, seconds, o);
+    first = end;
+    if (!s.lines.empty()) all.push_back(std::move(s));
+  }
+  return all;
+}
+
+std::vector<std::string> texts_of_subtitles(std::string_view content, const std::string& name) {
+  const std::vector<std::string> lines = lines_of(content);
+  const auto is_time = [&](size_t i) { return lines[i].find("-->") != std::string::npos; };
+  std::vector<std::string> texts;
+  bool any = false;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!is_time(i)) continue;  // numbers, names, the heading, notes
+    any = true;
+    std::string text;
+    for (++i; i < lines.size() && !lines[i].empty(); ++i) {
+      // The next one's number, where no empty line is between.
+      if (i + 1 < lines.size() && is_number(lines[i]) && is_time(i + 1)) break;
+      if (is_time(i)) break;
+      if (!text.empty()) text += '\n';
+      text += without_markup(lines[i]);
+    }
+    if (i < lines.size() && is_time(i)) --i;
+    if (!split_words(text).empty()) texts.push_back(std::move(text));
+  }
+  if (!any)
+    fail_input(name, ": holds no subtitle: no line has a time, '00:00:01,000 --> 00:00:02,000'");
+  return texts;
 }
 
 std::string to_srt(const std::vector<Subtitle>& subtitles) {

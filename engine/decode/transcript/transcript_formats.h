@@ -8,6 +8,8 @@
 // pure functions.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,11 +40,22 @@ struct Subtitle {
   bool operator==(const Subtitle&) const = default;
 };
 
-// A subtitle ends behind a word with . ! ? at its end, before a pause, and where it would be too
-// long.
-std::vector<Subtitle> subtitles_of(const Transcript& transcript, const SubtitleOptions& options);
+// A subtitle ends behind a word with . ! ? at its end, before a pause, where it would be too long,
+// and with the recording, of so many `seconds`.
+std::vector<Subtitle> subtitles_of(const Transcript& transcript, double seconds,
+                                   const SubtitleOptions& options);
+// One for each line that is not empty: `line_ends` says how many of the words have ended with each.
+// A line without words is shown between those around it. Of a line, '\n' begins another one.
+std::vector<Subtitle> subtitles_of_lines(std::span<const TimedText::Token> words,
+                                         std::span<const int32_t> line_ends,
+                                         std::span<const std::string> lines, double seconds,
+                                         const SubtitleOptions& options);
 std::string to_srt(const std::vector<Subtitle>& subtitles);
 // With the heading "WEBVTT".
 std::string to_vtt(const std::vector<Subtitle>& subtitles);
+
+// The texts of a file in either format, without markup, whose lines '\n' separates. Throws
+// InputError that begins with `name` for what has no subtitles.
+std::vector<std::string> texts_of_subtitles(std::string_view content, const std::string& name);
 
 }  // namespace rondo
