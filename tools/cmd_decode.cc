@@ -74,7 +74,7 @@ int run_decode(const DecodeOptions& o) {
   style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
   require_fitting_output(style, o.format);
   require_fitting_names(style, inputs);
-  if (!o.out.empty()) make_directories(o.out);
+  make_output_folders(style, inputs);
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   InputWork<Prediction> work;
   work.read = [&](const ModelInput& input, Prediction& found) {

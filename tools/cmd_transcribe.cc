@@ -360,7 +360,7 @@ int run_predict(const PredictOptions& o) {
     fail_input(model.file(), ": reads no images, and --format ", o.format, " is of pages");
   require_fitting_output(style, o.format);
   require_apart(o, style, inputs);
-  if (!o.out.empty()) make_directories(o.out);
+  make_output_folders(style, inputs);
   const bool alone = o.stream || o.picture.asked();
   const bool is_line = kind == InputKind::image && !o.stream;
   if (alone && kind != InputKind::recording && !is_line) {

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import struct
 import subprocess
 
@@ -267,6 +268,24 @@ def test_outputs_that_arrive():
             run("decode", root / "tokens", "-", "--stream", stdin=content, code=1, errs=errs)
         for words in ([root / "x.npy"], ["-", "--format", "jsonl"], ["-", "--beam", 0]):
             run("decode", root / "tokens", *words, "--stream", code=2, errs="--stream searches in standard input")
+
+
+def test_folders():
+    """Folders below the one that is given are there again in --out; what is left out is named."""
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        for name in ("in/x.npy", "in/one/x.npy", "in/one/two/y.npy"):
+            (root / name).parent.mkdir(exist_ok=True)
+            write_npy(root / name, spoken([0, 2, 2, 0, 1, 3], 4))
+        for name in ("in/x.txt", "in/one/notes.doc", "in/one/z\x1b.wav", "in/.hidden", "in/one/x.gt.txt"):
+            (root / name).write_text("")
+        (root / "in/gone.npy").symlink_to("nowhere")
+        for given in (root / "in", f"{root}/in/"):
+            out, err = run("decode", root / "tokens", given, "--frame-ms", 20, "--format", "srt", "--out", root / "out")
+            check(out.splitlines() == [f"{root}/out/{n}.srt" for n in ("one/two/y", "one/x", "x")], out)
+            check(all(pathlib.Path(path).read_text().endswith("a b\n\n") for path in out.splitlines()), out)
+            check(f"leaves out what are no feature files, 2 files: 'one/notes.doc', 'one/z\\x1b.wav'" in err, err)
+            check("gone.npy" in err and len(err.splitlines()) == 2, err)
 
 
 def test_confidence():

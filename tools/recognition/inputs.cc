@@ -103,12 +103,49 @@ bool is_wanted(const std::string& path, InputKind wanted) {
   return false;
 }
 
+const char* plural_of(InputKind kind) {
+  constexpr std::array names = {"recordings", "feature files", "images or pages"};
+  return names.at(static_cast<size_t>(kind));
+}
+
+// Texts and the like that belong to an input of the same name: a.txt, a.gt.txt, a.TextGrid.
+bool is_beside(const fs::path& file, const std::set<fs::path>& stems) {
+  for (fs::path stem = file; stem.has_extension();) {
+    stem.replace_extension();
+    if (stems.contains(stem)) return true;
+  }
+  return false;
+}
+
+// What is in a folder and not read.
+void tell_others(const std::string& folder, InputKind wanted, const std::vector<fs::path>& others,
+                 const std::vector<corpus::NotWalked>& not_walked) {
+  constexpr size_t shown = 5;
+  if (!others.empty()) {
+    std::string names;
+    for (size_t i = 0; i < std::min(shown, others.size()); ++i)
+      names += str(i ? ", '" : "'", others[i].lexically_relative(folder).string(), "'");
+    warn(str(folder, ": leaves out what are no ", plural_of(wanted), ", ", others.size(),
+             others.size() == 1 ? " file: " : " files: ", names,
+             others.size() > shown ? ", ..." : ""));
+  }
+  for (const corpus::NotWalked& other : not_walked) warn(other.what);
+}
+
 void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelInput>& inputs) {
   std::vector<std::string> files, pages;
-  for (const fs::path& file : corpus::files_below(folder, [](const fs::path&) { return true; })) {
+  std::vector<fs::path> others;
+  std::vector<corpus::NotWalked> not_walked;
+  const auto any = [](const fs::path&) { return true; };
+  for (const fs::path& file : corpus::files_below(folder, any, &not_walked)) {
     const std::string path = file.string();
-    if (is_wanted(path, wanted)) files.push_back(path);
-    if (wanted == InputKind::image && is_page_file(path)) pages.push_back(path);
+    if (is_wanted(path, wanted)) {
+      files.push_back(path);
+    } else if (wanted == InputKind::image && is_page_file(path)) {
+      pages.push_back(path);
+    } else if (!file.filename().string().starts_with('.')) {
+      others.push_back(file);
+    }
   }
   if (files.empty() && pages.empty()) {
     fail_input(folder, ": holds no ",
@@ -117,6 +154,11 @@ void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelIn
                    ? "images (.png, .jpg, .tif, .pgm, ...) and no pages (.xml)"
                    : "recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
   }
+  std::set<fs::path> stems;
+  for (const auto* kind : {&files, &pages})
+    for (const std::string& file : *kind) stems.insert(fs::path(file).replace_extension());
+  std::erase_if(others, [&](const fs::path& file) { return is_beside(file, stems); });
+  tell_others(folder, wanted, others, not_walked);
   const size_t before = inputs.size();
   for (const std::string& page : pages) add_page(page, inputs);
   // By the names that pages give, and by their own: a page that cannot be read has an image, too.
@@ -129,6 +171,11 @@ void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelIn
     const bool is_of_page = images_of_pages.contains(fs::path(file).lexically_normal()) ||
                             names_of_pages.contains(fs::path(file).replace_extension());
     if (!is_of_page) add_file(file, wanted, inputs);
+  }
+  for (size_t i = before; i < inputs.size(); ++i) {
+    const ModelInput& in = inputs[i];
+    const fs::path path = in.page ? in.page->path : in.file.path;
+    inputs[i].below = path.parent_path().lexically_relative(folder).string();
   }
 }
 

@@ -24,6 +24,7 @@ struct ModelInput {
   InputKind kind = InputKind::recording;
   ImageRegion region = {};                    // of an image
   std::shared_ptr<const PageFile> page = {};  // that it is a line of; nullptr: none
+  std::string below = {};    // of a file in a folder that was given: the folders between
   std::string problem = {};  // why it cannot be read, where that is known already: a sentence
   Json known = Json();       // what a manifest says of it, references among that; else null
 };
@@ -41,8 +42,9 @@ struct InputExtent {
 // The words of a command line, in their order. A manifest (.jsonl) stands for its lines, a folder
 // for the recordings, .npy files or images in it, by `wanted`, at any depth, sorted by name; a
 // .safetensors file for its tensors; a page (PAGE-XML, ALTO) for its lines. In a folder the image
-// of a page is no line. Throws InputError for a manifest or page that cannot be read and for a
-// folder that holds none.
+// of a page is no line, and what else is there is told on standard error, but for texts beside an
+// input. Throws InputError for a manifest or page that cannot be read and for a folder that holds
+// none.
 std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKind wanted);
 
 // The outputs of a model, [frames, classes]. Throws InputError.

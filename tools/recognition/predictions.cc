@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "engine/data/features/npy.h"
 #include "engine/decode/transcript/transcript_formats.h"
@@ -216,7 +217,16 @@ void require_fitting_names(const PredictionStyle& style, const std::vector<Model
 
 std::string output_path(const PredictionStyle& style, const ModelInput& input) {
   const std::string name = stem_of(input) + extension_of(style.format);
-  return (std::filesystem::path(style.folder) / name).string();
+  return (std::filesystem::path(style.folder) / input.below / name).lexically_normal().string();
+}
+
+void make_output_folders(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
+  if (style.folder.empty()) return;
+  make_directories(style.folder);
+  std::set<std::string> made;
+  for (const ModelInput& input : inputs)
+    if (made.insert(input.below).second)
+      make_directories(std::filesystem::path(style.folder) / input.below);
 }
 
 namespace {

@@ -59,7 +59,9 @@ Json prediction_json(Task task, const ModelInput& input, const Prediction& predi
                      const InputExtent& extent);
 
 // Where the file of an input goes: FOLDER/NAME.npy, .TextGrid, .srt or .vtt; of its page:
-// FOLDER/PAGE.hocr or .xml.
+// FOLDER/PAGE.hocr or .xml. Folders below one that was given are there again.
 std::string output_path(const PredictionStyle& style, const ModelInput& input);
+// The folders that these need.
+void make_output_folders(const PredictionStyle& style, const std::vector<ModelInput>& inputs);
 
 }  // namespace rondo
