@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/lm/kenlm/kenlm_model.h"
+
 namespace rondo::lm {
 namespace {
 
@@ -57,6 +59,11 @@ class ArpaReader {
         fail_input(lines_.name(),
                    ": is no language model: no line of an ARPA file is \\data\\, and "
                    "it was written by neither rondo lm train nor rondo lm build");
+      }
+      if (line.starts_with(kenlm_magic)) {
+        lines_.fail(
+            "this is a binary of KenLM, expected ARPA here; decoding and rondo lm query "
+            "take the binary as it is, uncompressed and from a file");
       }
       if (line == "iARPA")
         lines_.fail(
@@ -119,10 +126,10 @@ class ArpaReader {
     // What is too small for a float is 0.
     const bool tiny = error == std::errc::result_out_of_range && text.find('-', 1) != text.npos;
     if ((error != std::errc{} && !tiny) || end != text.data() + text.size() ||
-        !std::isfinite(value)) {
+        !(value < INFINITY)) {
       lines_.fail("the ", what, " is ", quoted(text), ", expected a number");
     }
-    return tiny ? 0 : value;
+    return tiny ? 0 : value == -INFINITY ? zero_probability : value;
   }
 
   // The words between blanks; at most two more than the order, which is enough to see too many.

@@ -5,8 +5,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "engine/io/file.h"
+#include "engine/lm/kenlm/kenlm_model.h"
 #include "engine/lm/model_image.h"
 #include "kernels/base/error.h"
 
@@ -49,16 +51,19 @@ bool is_image(std::string_view begin) {
   return begin.starts_with(std::string_view(lm::image_magic, sizeof lm::image_magic));
 }
 
+bool is_kenlm(std::string_view begin) { return begin.starts_with(lm::kenlm_magic); }
+
 }  // namespace
 
 struct LanguageModel::Model {
   std::string name;
   FileBytes file;
   std::vector<std::byte> memory;
+  std::optional<lm::KenlmModel> kenlm;  // or else the image
   lm::ImageView image;
   std::vector<Level> levels;
-  State begin = 0;
-  Word end = 0;
+  State states = 0, begin = 0;
+  Word words = 0, end = 0;
 
   void read_arpa(LineReader& lines);
   void view(std::span<const std::byte> bytes);
@@ -83,7 +88,17 @@ void LanguageModel::Model::read_arpa(LineReader& lines) {
 }
 
 void LanguageModel::Model::view(std::span<const std::byte> bytes) {
+  if (is_kenlm({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) {
+    kenlm.emplace(bytes, name);
+    begin = kenlm->begin_sentence();
+    end = kenlm->word(lm::end_text);
+    words = kenlm->words();
+    states = kenlm->states();
+    return;
+  }
   image = lm::view_image(bytes, name);
+  states = static_cast<State>(image.header.states);
+  words = static_cast<Word>(image.header.words);
   const auto records = [&](const lm::RecordLayout& r) {
     return Records{bytes.data() + r.at,
                    r.table_at != 0 ? bytes.data() + r.table_at : nullptr,
@@ -100,7 +115,7 @@ void LanguageModel::Model::view(std::span<const std::byte> bytes) {
   end = image.vocabulary.find(lm::end_text);
   if (start == lm::no_word || end == lm::no_word) fail_damaged();
   begin = levels.front().arcs.last(start);
-  if (begin >= image.header.states) fail_damaged();
+  if (begin >= states) fail_damaged();
 }
 
 // What is read of the records is checked where it leads, so that no file makes this read beyond
@@ -143,7 +158,7 @@ double LanguageModel::Model::score(State state, Word word, State& next, int32_t&
   }
   next = level->arcs.last(arc);
   total += level->arcs.weight(arc);
-  if (next >= image.header.states || !std::isfinite(total)) fail_damaged();
+  if (next >= states || !std::isfinite(total)) fail_damaged();
   length = static_cast<int32_t>(level - levels_begin) + 1;
   return total;
 }
@@ -151,16 +166,14 @@ double LanguageModel::Model::score(State state, Word word, State& next, int32_t&
 LanguageModel LanguageModel::open(const std::string& path) {
   const auto model = std::make_shared<Model>();
   model->name = path;
-  char start[sizeof lm::image_magic] = {};
+  char start[lm::kenlm_magic.size()] = {};
   std::error_code ignored;
   // A pipe can be read once, so it is ARPA's.
   if (std::filesystem::is_regular_file(path, ignored)) {
     std::ifstream(path, std::ios::binary).read(start, sizeof start);
   }
-  if (std::string_view(start, sizeof start) == "mmap lm ") {
-    fail_input(path, ": is of KenLM's own form, expected an ARPA file or what rondo lm wrote");
-  }
-  if (is_image({start, sizeof start})) {
+  const std::string_view begin(start, sizeof start);
+  if (is_image(begin) || is_kenlm(begin)) {
     model->file = FileBytes(path, FileBytes::Mode::map);
     model->view(model->file.bytes());
   } else {
@@ -174,7 +187,7 @@ LanguageModel LanguageModel::open(const std::string& path) {
 LanguageModel LanguageModel::parse(std::string_view content, const std::string& name) {
   const auto model = std::make_shared<Model>();
   model->name = name;
-  if (is_image(content)) {
+  if (is_image(content) || is_kenlm(content)) {
     const auto bytes = std::as_bytes(std::span(content));
     model->memory.assign(bytes.begin(), bytes.end());
   } else {
@@ -185,35 +198,38 @@ LanguageModel LanguageModel::parse(std::string_view content, const std::string& 
   return LanguageModel(model);
 }
 
-int32_t LanguageModel::order() const { return static_cast<int32_t>(model_->levels.size()); }
-
-LanguageModel::Word LanguageModel::words() const {
-  return static_cast<Word>(model_->image.header.words);
+int32_t LanguageModel::order() const {
+  return model_->kenlm ? model_->kenlm->order() : static_cast<int32_t>(model_->levels.size());
 }
+
+LanguageModel::Word LanguageModel::words() const { return model_->words; }
 
 uint64_t LanguageModel::ngrams(int32_t order) const {
   RONDO_CHECK(order >= 1 && order <= this->order(), "order is ", order);
+  if (model_->kenlm) return model_->kenlm->ngrams(order);
   return model_->levels[static_cast<size_t>(order - 1)].arcs.count;
 }
 
-LanguageModel::State LanguageModel::states() const {
-  return static_cast<State>(model_->image.header.states);
+LanguageModel::State LanguageModel::states() const { return model_->states; }
+
+uint64_t LanguageModel::bytes() const {
+  return model_->kenlm ? model_->kenlm->bytes() : model_->image.bytes.size();
 }
 
-uint64_t LanguageModel::bytes() const { return model_->image.bytes.size(); }
-
 int32_t LanguageModel::quantized_bits() const {
-  return static_cast<int32_t>(model_->image.header.quantized_bits);
+  return model_->kenlm ? model_->kenlm->quantized_bits()
+                       : static_cast<int32_t>(model_->image.header.quantized_bits);
 }
 
 LanguageModel::Word LanguageModel::word(std::string_view text) const {
+  if (model_->kenlm) return model_->kenlm->word(text);
   const lm::Word found = model_->image.vocabulary.find(text);
   return found == lm::no_word ? unknown : found;
 }
 
 std::string_view LanguageModel::text(Word word) const {
   RONDO_CHECK(word < words(), "word ", word, " of ", words());
-  return model_->image.vocabulary.text(word);
+  return model_->kenlm ? model_->kenlm->text(word) : model_->image.vocabulary.text(word);
 }
 
 LanguageModel::State LanguageModel::begin_sentence() const { return model_->begin; }
@@ -221,6 +237,7 @@ LanguageModel::State LanguageModel::begin_sentence() const { return model_->begi
 double LanguageModel::score(State state, Word word, State& next, int32_t& length) const {
   RONDO_CHECK(state < states() && word < words(), "state ", state, " of ", states(), ", word ",
               word, " of ", words());
+  if (model_->kenlm) return model_->kenlm->score(state, word, next, length);
   return model_->score(state, word, next, length);
 }
 

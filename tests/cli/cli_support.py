@@ -21,6 +21,7 @@ import tempfile
 import time
 import traceback
 import wave
+import zlib
 
 RONDO = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "rondo"
 # Unless a test says otherwise: results are compared with those of the cpu.
@@ -32,6 +33,15 @@ TIMEOUT = 120
 
 class Skip(Exception):
     """The machine lacks what a test needs."""
+
+
+def kenlm_binary(options):
+    """One of KenLM's binaries that tests/lm has, and a sentence with its log10 p by KenLM."""
+    header = pathlib.Path(__file__).resolve().parent.parent / "lm" / "kenlm_golden.h"
+    found = re.search(r'\{"%s", \d+,\n((?:  "[0-9a-f]+"\n?)+)\},.*?\n\{"(w[^"]*)", \{([^}]*)\}' % options,
+                      header.read_text(), re.DOTALL)
+    scores = [float(score) for score in found[3].split(",")]
+    return zlib.decompress(bytes.fromhex("".join(re.findall("[0-9a-f]{2,}", found[1])))), found[2], sum(scores)
 
 
 def check(condition, *message):

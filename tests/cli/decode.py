@@ -6,7 +6,7 @@ import pathlib
 import struct
 import subprocess
 
-from cli_support import check, fails, folder, main, run, start
+from cli_support import check, fails, folder, kenlm_binary, main, run, start
 
 
 def said(*words):
@@ -355,6 +355,21 @@ def test_knowledge():
         check("can spell 6 of the 7 words of the language model; the most frequent of the others: 'B.'" in errs, errs)
         errs = run("decode", root / "tokens", root / "x.npy", "--lm", root / "2gram.lm")[1]
         check("can spell" not in errs, errs)
+
+
+def test_binaries_of_kenlm():
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \nw\n0\n3\n")
+        write_npy(root / "x.npy", spoken([2, 3, 1, 2, 4, 1, 2, 3], 5, 0.999))
+        for options in ["", "trie"]:
+            (root / "m.binary").write_bytes(kenlm_binary(options)[0])
+            line = json.loads(said("decode", root / "tokens", root / "x.npy", "--lm", root / "m.binary", "--nbest", 5,
+                                   "--format", "jsonl"))
+            best = line["alternatives"][0]
+            (root / "text").write_text(best["text"] + "\n")
+            query = said("lm", "query", root / "m.binary", root / "text", "--format", "jsonl").splitlines()[0]
+            check(best["text"] == "w0 w3 w0", line)
+            check(abs(best["lm_log10"] - json.loads(query)["log10"]) < 1e-4, options, best, query)
 
 
 def test_tuning():

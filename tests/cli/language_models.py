@@ -6,7 +6,7 @@ import pathlib
 import random
 import sys
 
-from cli_support import check, fails, folder, main, run
+from cli_support import check, fails, folder, kenlm_binary, main, run
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lm"))
 import kneser_ney_reference as reference
@@ -119,6 +119,20 @@ def test_query_says_what_it_found():
         check(abs(totals["perplexity_without_unknown"] - 10 ** (4.25 / 5)) < 1e-9, said)
 
 
+def test_binaries_of_kenlm_are_queried():
+    with folder() as root:
+        for options in ["", "trie", "-q 8 trie", "-a 64 trie"]:
+            content, sentence, log10 = kenlm_binary(options)
+            (root / "m.binary").write_bytes(content)
+            (root / "text").write_text(sentence + "\n")
+            said = run("lm", "query", root / "m.binary", root / "text", "--format", "jsonl")[0]
+            check(abs(json.loads(said.splitlines()[0])["log10"] - log10) < 1e-4, options, said, log10)
+        (root / "whole.gz").write_bytes(gzip.compress(content))
+        fails("lm", "query", root / "whole.gz", root / "text", errs="this is a binary of KenLM, expected ARPA")
+        (root / "m.binary").write_bytes(content[:-1])
+        fails("lm", "query", root / "m.binary", root / "text", errs="m.binary: is damaged: ")
+
+
 def test_what_cannot_be_is_said_in_a_sentence():
     with folder() as root:
         (root / "text").write_text("a b\n")
@@ -136,7 +150,8 @@ def test_what_cannot_be_is_said_in_a_sentence():
         fails("lm", "train", root / "text", "--out", root / "text", errs="would overwrite a text")
         fails("lm", "build", root / "text", root / "m.lm", errs="is no language model")
         (root / "k.binary").write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(100))
-        fails("lm", "query", root / "k.binary", root / "text", errs="k.binary: is of KenLM's own form")
+        fails("lm", "query", root / "k.binary", root / "text", errs="k.binary: is a binary of KenLM of a machine with")
+        fails("lm", "build", root / "k.binary", root / "m.lm", errs="k.binary:1: this is a binary of KenLM, expected ARPA")
         fails("lm", "query", root / "nowhere.lm", root / "text", errs="nowhere.lm: cannot be opened")
 
 

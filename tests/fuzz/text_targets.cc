@@ -19,6 +19,7 @@
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
+#include "tests/lm/kenlm_golden.h"
 
 using namespace rondo;
 
@@ -115,7 +116,7 @@ void run_arpa(std::span<const std::byte> bytes) {
 std::vector<std::string> arpa_seeds() {
   return {
       "\\data\\\nngram 1=4\nngram 2=2\nngram 3=1\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n"
-      "-0.5\ta\t-0.25\n-0.75\tb\n\n\\2-grams:\n-0.125\t<s> a\t-1\n-0.0625\ta b\n\n"
+      "-0.5\ta\t-0.25\n-inf\tb\n\n\\2-grams:\n-0.125\t<s> a\t-1\n-0.0625\ta b\n\n"
       "\\3-grams:\n-2\t<s> a b\n\n\\end\\\n",
       "\\data\\\r\nngram 1 = 3\r\n\\1-grams:\r\n-1 <unk>\r\n-1e-1 <s> 0\r\n-1 </s>\r\n\\end\\"};
 }
@@ -147,6 +148,17 @@ std::vector<std::string> language_model_seeds() {
     });
   }
   return images;
+}
+
+void run_kenlm(std::span<const std::byte> bytes) {
+  require_scores(LanguageModel::parse(text_of(bytes), "m.binary"));
+}
+
+std::vector<std::string> kenlm_seeds() {
+  std::vector<std::string> binaries;
+  for (const KenlmGolden& golden : kenlm_goldens)
+    for (const KenlmBinary& b : golden.binaries) binaries.push_back(unpacked(b));
+  return binaries;
 }
 
 void run_vocabulary(std::span<const std::byte> bytes) {
@@ -261,6 +273,7 @@ std::span<const FuzzTarget> text_targets() {
       {"subtitles", run_subtitles, subtitle_seeds},
       {"word_lists", run_word_lists, word_list_seeds},
       {"language_model", run_language_model, language_model_seeds},
+      {"kenlm", run_kenlm, kenlm_seeds},
   };
   return targets;
 }

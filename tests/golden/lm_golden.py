@@ -12,6 +12,8 @@ import tempfile
 
 import kenlm
 
+MODELS = [(1, 4, True), (2, 5, False), (3, 5, True), (4, 4, False), (5, 4, True)]  # order, words, with <unk>
+
 
 def draw_model(order, words, with_unknown, seed):
     """The text of an ARPA file."""
@@ -72,7 +74,7 @@ def main():
           "  std::vector<int> lengths;    // of the n-grams that were found\n};\n")
     print("struct GoldenModel {\n  const char* arpa;\n  std::vector<GoldenSentence> sentences;\n};\n")
     print("// clang-format off\ninline const std::vector<GoldenModel> golden_models = {")
-    for order, words, unknown in [(1, 4, True), (2, 5, False), (3, 5, True), (4, 4, False), (5, 4, True)]:
+    for order, words, unknown in MODELS:
         arpa, model = read_model(order, words, unknown)
         if not model:
             p = {line.split("\t")[1]: float(line.split("\t")[0]) for line in arpa.split("\n") if "\t" in line}

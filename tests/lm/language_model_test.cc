@@ -184,6 +184,44 @@ TEST_CASE("compressed files and files of other systems are read", "[lm]") {
   CHECK(m.score(0, m.word("nobody"), next) == -3);
 }
 
+// One model as several programs spell it: <s> never follows anything, so its p is of no account.
+TEST_CASE("ARPA files of other programs' spelling score equally", "[lm]") {
+  const std::string with_unknown =
+      with(with(small, "ngram 1=4", "ngram 1=5"), "-0.75\tb", "-0.75\tb\n-2\t<unk>");
+  std::string crlf;
+  for (const char c : with_unknown) crlf += c == '\n' ? "\r\n" : std::string(1, c);
+  for (const std::string& spelled : {with_unknown, with(with_unknown, "<unk>", "<UNK>"), crlf,
+                                     with(with_unknown, "-99\t<s>", "-inf\t<s>"),
+                                     with(with_unknown, "-99\t<s>", "-Infinity\t<s>"),
+                                     with(with_unknown, "-99\t<s>", "0\t<s>")}) {
+    INFO(spelled);
+    const LanguageModel m = LanguageModel::parse(spelled, "m.arpa");
+    LanguageModel::State state = m.begin_sentence();
+    CHECK(m.score(state, m.word("a"), state) == -0.125);
+    CHECK(m.score(state, m.word("nobody"), state) == -2.25);
+    CHECK(m.score(state, m.word("b"), state) == -0.75);
+    CHECK(m.end_score(state) == -1);
+  }
+}
+
+TEST_CASE("-inf counts as -99, wherever it stands", "[lm]") {
+  LanguageModel::State next;
+  const auto score = [&](const std::string& from, const std::string& to, const char* context,
+                         const char* word) {
+    const LanguageModel m = LanguageModel::parse(with(small, from, to), "m.arpa");
+    LanguageModel::State state = m.empty_context();
+    m.score(state, m.word(context), state);
+    return m.score(state, m.word(word), next);
+  };
+  CHECK(score("-0.75\tb", "-inf\tb", "b", "b") == -99);
+  CHECK(score("-0.5\ta\t-0.25", "-0.5\ta\t-inf", "a", "b") == -99.75);
+  CHECK(score("-0.0625\ta </s>", "-inf\ta </s>", "a", "</s>") == -99);
+  CHECK(message_of(with(small, "-0.75\tb", "inf\tb")) ==
+        "m.arpa:11: the logarithm of the probability is 'inf', expected a number");
+  CHECK(message_of(with(small, "a\t-0.25", "a\tinf")) ==
+        "m.arpa:10: the back-off weight is 'inf', expected a number");
+}
+
 TEST_CASE("wrong ARPA files are refused in one sentence", "[lm]") {
   const auto changed = [](const std::string& from, const std::string& to) {
     return message_of(with(small, from, to));
