@@ -335,7 +335,9 @@ void add_query(Command& parent) {
   auto o = std::make_shared<QueryWords>();
   Command& command = parent.add_command(
       "query", "Score sentences: log10 of their probabilities, and the perplexity");
-  command.add_option("model", o->model, "an ARPA file (*.gz too) or what build or train wrote")
+  command
+      .add_option("model", o->model,
+                  "an ARPA file (*.gz too), KenLM's binary, or what build or train wrote")
       .required()
       .check(check_file_name);
   command

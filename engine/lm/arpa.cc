@@ -65,6 +65,12 @@ class ArpaReader {
             "this is a binary of KenLM, expected ARPA here; decoding and rondo lm query "
             "take the binary as it is, uncompressed and from a file");
       }
+      if (line.starts_with("SRILM_BINARY_NGRAM")) {
+        lines_.fail("this is a binary of SRILM, expected ARPA (ngram -lm FILE -write-lm makes it)");
+      }
+      if (line.starts_with("blmt") || line.starts_with("Qblmt")) {
+        lines_.fail("this is a binary of IRSTLM, expected ARPA (compile-lm --text=yes makes it)");
+      }
       if (line == "iARPA")
         lines_.fail(
             "this is IRSTLM's own iARPA, expected ARPA (compile-lm "

@@ -27,10 +27,11 @@ class LanguageModel {
 
   static constexpr Word unknown = 0;
 
-  // An ARPA file (also compressed by gzip) or what `rondo lm build` wrote; which, the content says.
-  // An ARPA file is read into memory: about 35 bytes an n-gram while it is read, at most 15 after.
-  // The other is mapped, and must not be shortened while the model is in use; its checksum is
-  // verified. Throws InputError that names the file, and the line or what is wrong in it.
+  // An ARPA file (also compressed by gzip), a binary of KenLM, or what `rondo lm build` wrote;
+  // which, the content says. An ARPA file is read into memory: about 35 bytes an n-gram while it is
+  // read, at most 15 after. The others are mapped, and must not be shortened while the model is in
+  // use; the checksum of the last is verified. Throws InputError that names the file, and the line
+  // or what is wrong in it.
   static LanguageModel open(const std::string& path);
   // The same of a file's content; `name` stands for the file in messages.
   static LanguageModel parse(std::string_view content, const std::string& name);
@@ -38,7 +39,7 @@ class LanguageModel {
   int32_t order() const;
   Word words() const;                    // how many, <unk>, <s> and </s> among them
   uint64_t ngrams(int32_t order) const;  // how many of an order, from 1
-  State states() const;                  // how many
+  State states() const;                  // how many; of KenLM's binaries, a bound
   uint64_t bytes() const;                // in memory or mapped
   int32_t quantized_bits() const;        // 0: the weights are exact
   // `unknown` for a word that the model does not have. Words are compared byte by byte.

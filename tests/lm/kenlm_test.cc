@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "engine/lm/kenlm/kenlm_model.h"
+#include "engine/lm/kenlm/kenlm_layout.h"
 #include "engine/lm/language_model.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"

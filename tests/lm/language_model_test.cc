@@ -223,6 +223,13 @@ TEST_CASE("-inf counts as -99, wherever it stands", "[lm]") {
 }
 
 TEST_CASE("wrong ARPA files are refused in one sentence", "[lm]") {
+  CHECK(message_of("SRILM_BINARY_NGRAM_002\n") ==
+        "m.arpa:1: this is a binary of SRILM, expected ARPA (ngram -lm FILE -write-lm makes it)");
+  CHECK(message_of("Qblmt 3 10 20 30\n") ==
+        "m.arpa:1: this is a binary of IRSTLM, expected ARPA (compile-lm --text=yes makes it)");
+  CHECK(message_of("\nmmap lm http://kheafield.com/code format version 5\n") ==
+        "m.arpa:2: this is a binary of KenLM, expected ARPA here; decoding and rondo lm query take "
+        "the binary as it is, uncompressed and from a file");
   const auto changed = [](const std::string& from, const std::string& to) {
     return message_of(with(small, from, to));
   };

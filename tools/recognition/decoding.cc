@@ -52,7 +52,7 @@ void add_decoding_options(Command& command, DecodingOptions* o, bool shows_all) 
                                           : "; 100 where what follows needs a search, else 0"))
       .range(0, 100000)
       .type_name("INT");
-  command.add_option("--lm", o->lm, "n-gram language model: ARPA, or of rondo lm")
+  command.add_option("--lm", o->lm, "n-gram language model: ARPA, KenLM's binary, or of rondo lm")
       .type_name("FILE");
   command
       .add_option(
