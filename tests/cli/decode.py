@@ -372,6 +372,21 @@ def test_binaries_of_kenlm():
             check(abs(best["lm_log10"] - json.loads(query)["log10"]) < 1e-4, options, best, query)
 
 
+def test_words_that_never_occur():
+    """log10 p = -inf: the search goes on with numbers, whatever it weighs."""
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        write_npy(root / "x.npy", spoken([2, 1, 3], 4))
+        (root / "m.arpa").write_text("\\data\\\nngram 1=5\nngram 2=1\n\\1-grams:\n-inf\t<s>\n-1\t</s>\n-inf\ta\t-inf\n"
+                                     "-1\tb\n-2\t<unk>\n\\2-grams:\n-1\ta a\n\\end\\\n")
+        for weight in [0, 0.5, 5, 100]:
+            line = json.loads(said("decode", root / "tokens", root / "x.npy", "--lm", root / "m.arpa", "--lm-weight", weight,
+                                   "--nbest", 4, "--format", "jsonl"))
+            for a in line["alternatives"]:
+                check(math.isfinite(a["score"]) and math.isfinite(a["lm_log10"]), weight, line)
+            check(("a" in line["text"]) == (weight == 0), weight, line)
+
+
 def test_tuning():
     with folder() as root:
         (root / "tokens").write_text("<blank>\n \na\nb\n")

@@ -1,7 +1,6 @@
 #include "engine/lm/kenlm/kenlm_model.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -251,8 +250,7 @@ void KenlmModel::read_context(uint32_t state, Context& c) const {
   uint32_t places[kenlm_most_orders];
   places[c.length] = state;
   for (int32_t k = c.length; k > 1; --k) {
-    places[k - 1] =
-        std::atomic_ref(shorter_[places[k] - 1 - at_.words]).load(std::memory_order_relaxed);
+    places[k - 1] = __atomic_load_n(&shorter_[places[k] - 1 - at_.words], __ATOMIC_RELAXED);
     RONDO_CHECK(places[k - 1] >= level(k - 1).first_state && places[k - 1] < level(k).first_state,
                 "no score led to state ", state);
   }
@@ -282,9 +280,9 @@ float KenlmModel::score(uint32_t state, Word word, uint32_t& next, int32_t& leng
     const uint32_t shorter =
         std::exchange(place, static_cast<uint32_t>(level(k).first_state + e.index));
     // Written once: what several threads read stays in all their caches.
-    const std::atomic_ref remembered(shorter_[place - 1 - at_.words]);
-    if (remembered.load(std::memory_order_relaxed) != shorter) {
-      remembered.store(shorter, std::memory_order_relaxed);
+    uint32_t* remembered = &shorter_[place - 1 - at_.words];
+    if (__atomic_load_n(remembered, __ATOMIC_RELAXED) != shorter) {
+      __atomic_store_n(remembered, shorter, __ATOMIC_RELAXED);
     }
     if (goes_on(e.backoff)) next = place;
   }
