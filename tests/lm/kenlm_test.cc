@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "engine/lm/kenlm/kenlm_layout.h"
 #include "engine/lm/language_model.h"
@@ -127,6 +128,24 @@ TEST_CASE("KenLM's binaries join the histories that the same ARPA file joins", "
       CHECK(met.size() <= of_text.size() + 1);
     }
   }
+}
+
+TEST_CASE("several threads may query a binary of KenLM at once", "[lm]") {
+  const std::string content = binary_of("-p 2.0 probing");
+  const auto walk = [](const LanguageModel& m) {
+    LanguageModel::State state = m.begin_sentence();
+    double sum = 0;
+    for (uint32_t i = 0, draw = 1; i < 3000; ++i, draw = draw * 1664525 + 1013904223)
+      sum += m.score(state, (draw >> 16) % m.words(), state);
+    return sum;
+  };
+  const double expected = walk(LanguageModel::parse(content, "m"));
+  const LanguageModel shared = LanguageModel::parse(content, "m");
+  double sums[4] = {};
+  std::vector<std::thread> threads;
+  for (double& sum : sums) threads.emplace_back([&] { sum = walk(shared); });
+  for (std::thread& t : threads) t.join();
+  for (const double sum : sums) CHECK(sum == expected);
 }
 
 TEST_CASE("other binaries of KenLM are refused by name", "[lm]") {

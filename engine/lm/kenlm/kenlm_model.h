@@ -31,7 +31,8 @@ class KenlmModel {
   // `bytes` must outlive the model; `name` stands for the file in messages.
   KenlmModel(std::span<const std::byte> bytes, std::string name);
 
-  // As LanguageModel has them.
+  // As LanguageModel has them. Where the vocabulary lacks <s> or </s> (build_binary -s), <unk>
+  // stands for it, as with KenLM.
   int32_t order() const { return static_cast<int32_t>(at_.levels.size()); }
   Word words() const { return at_.words; }
   uint64_t ngrams(int32_t order) const { return order == 1 ? at_.words : level(order).ngrams; }
