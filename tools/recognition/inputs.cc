@@ -1,5 +1,6 @@
 #include "tools/recognition/inputs.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
