@@ -439,8 +439,8 @@ AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
     found = align(fewer);
     if (score < score_before - as_well) {
       found = align(all);
-    } else {
-      tries = -1;  // there are others now
+    } else if (found.unwritten.size() < gaps.size()) {
+      tries = -1;  // others are the shortest now; those that the text itself has stay
     }
   }
   return found;
