@@ -153,16 +153,8 @@ bool is_of_subtitles(const std::string& path) {
 
 std::vector<std::string> lines_of(const GivenText& given) {
   if (is_of_subtitles(given.where)) return texts_of_subtitles(given.text, given.where);
-  std::vector<std::string> lines;
-  std::string_view rest = given.text;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return lines;
+  const std::vector<std::string_view> lines = split_lines(given.text);
+  return std::vector<std::string>(lines.begin(), lines.end());
 }
 
 // "12.3 to 14.5 s"

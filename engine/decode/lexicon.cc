@@ -25,13 +25,10 @@ std::string_view trimmed(std::string_view text) {
 // Calls `take(line, where)` with each line that holds something; `where` is "FILE:LINE".
 template <class Take>
 void for_each_line(std::string_view content, const std::string& name, const Take& take) {
-  for (size_t number = 1; !content.empty(); ++number) {
-    const size_t end = std::min(content.find('\n'), content.size());
-    std::string_view line = content.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const std::string where = str(name, ":", number);
+  size_t number = 0;
+  for (const std::string_view line : split_lines(content)) {
+    const std::string where = str(name, ":", ++number);
     if (!trimmed(line).empty()) take(line, where);
-    content.remove_prefix(std::min(end + 1, content.size()));
   }
 }
 

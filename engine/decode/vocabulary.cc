@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/data/features/files.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "engine/text/unicode.h"
@@ -141,14 +142,7 @@ struct ReadTokens {
 };
 
 ReadTokens from_lines(std::string_view content, const std::string& name) {
-  std::vector<std::string_view> lines;
-  while (!content.empty()) {
-    const size_t end = std::min(content.find('\n'), content.size());
-    std::string_view line = content.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
-    content.remove_prefix(std::min(end + 1, content.size()));
-  }
+  std::vector<std::string_view> lines = split_lines(content);
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   std::vector<NumberedLine> numbered;
   for (const std::string_view line : lines) {
@@ -331,6 +325,7 @@ void Vocabulary::set_border(const std::string& border, const std::string& name) 
 
 Vocabulary Vocabulary::parse(std::string_view content, std::optional<int32_t> blank,
                              const std::string& border, const std::string& name) {
+  content = data::without_byte_order_mark(content);
   const size_t first = content.find_first_not_of(" \t\r\n");
   const bool is_list = first != std::string_view::npos && content[first] == '[';
   // A list of tokens may begin with [PAD]; JSON has a quotation mark behind the bracket.

@@ -264,14 +264,9 @@ std::vector<TextReplacement> never_found(const std::vector<TextReplacement>& rep
 std::vector<TextReplacement> read_replacements(const std::string& file) {
   std::vector<TextReplacement> replacements;
   const std::string content = data::read_regular_file(file);
-  const std::string_view text = data::without_byte_order_mark(content);
   int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    at = end + 1;
+  for (const std::string_view line : split_lines(content)) {
     ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const auto replacement = TextReplacement::parse(line);
     if (!replacement) fail_input(file, ":", number, ": is '", line, "', expected FROM=TO");

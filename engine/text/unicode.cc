@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "engine/data/features/files.h"
 #include "engine/text/characters.h"
 #include "kernels/base/error.h"
 
@@ -123,6 +124,18 @@ std::string to_utf8(char32_t code_point) {
               static_cast<uint32_t>(code_point), " does not exist");
   const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), buffer);
   return std::string(reinterpret_cast<const char*>(buffer), static_cast<size_t>(n));
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  text = data::without_byte_order_mark(text);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    if (lines.back().ends_with('\r')) lines.back().remove_suffix(1);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
 }
 
 std::vector<std::string> split_words(std::string_view text) {

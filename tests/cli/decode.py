@@ -69,6 +69,8 @@ def test_vocabularies_as_others_ship_them():
         ranks = "<unk>\t0\n▁t\t-0\no\t-1\n▁\t-2\n"
         check(decode(ranks, [1, 2, 4, 3, 2], 5, "--blank", "last") == "to o", "SentencePiece, byte pairs")
         check(decode("a\nb\n<BLANK>\n", [0, 2, 0], 3, "--blank", "last") == "aa", "a blank that is the last")
+        check(decode("\ufeff<blk>\r\na\r\n", [0, 1], 2) == "a", "a byte order mark, CR LF")
+        check(decode('\ufeff["", "a"]', [0, 1], 2) == "a", "a byte order mark before JSON")
         for blank in ("[blank]", "<blank_id>", "<CTC>", "ε", "<epsilon>"):
             check(decode(f"a\n{blank}\n|\nb\n", [0, 1, 2, 3], 4) == "a b", blank)
         words = "[PAD]\n[UNK]\nre\n##ad\n##ing\nit\n[CLS]\n"

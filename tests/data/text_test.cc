@@ -32,6 +32,13 @@ int64_t distance(std::u32string_view a, std::u32string_view b) {
 
 }  // namespace
 
+TEST_CASE("lines end with LF or CR LF", "[unicode]") {
+  CHECK(split_lines("").empty());
+  CHECK(split_lines("a\r\n\nb\rc\n") == std::vector<std::string_view>{"a", "", "b\rc"});
+  CHECK(split_lines("\ufeffa\n\ufeffb") == std::vector<std::string_view>{"a", "\ufeffb"});
+  CHECK(split_lines("\n\r") == std::vector<std::string_view>{"", ""});
+}
+
 TEST_CASE("bytes that make no character are replaced, all others stay", "[unicode]") {
   CHECK(replace_broken_utf8("") == "");
   CHECK(replace_broken_utf8("a\u00e9\u6771\U0001f600") == "a\u00e9\u6771\U0001f600");

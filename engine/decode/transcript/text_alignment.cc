@@ -148,21 +148,11 @@ void TextSpeller::add_word(const std::string& word, Building& b) const {
 }
 
 SpelledText TextSpeller::spell(std::string_view text, const std::string& where) const {
-  std::vector<std::string> lines;
-  const auto split = [&](std::string_view rest) {
-    for (size_t at = 0; at < rest.size();) {
-      const size_t end = std::min(rest.find('\n', at), rest.size());
-      lines.emplace_back(rest.substr(at, end - at));
-      at = end + 1;
-    }
-  };
   // A mark may go over two lines.
-  if (options_.rules.marks != Marks::keep && is_utf8(text)) {
-    split(with_named_marks(to_nfc(text)));
-  } else {
-    split(text);
-  }
-  return spell(lines, where);
+  const bool has_marks = options_.rules.marks != Marks::keep && is_utf8(text);
+  const std::string named = has_marks ? with_named_marks(to_nfc(text)) : std::string(text);
+  const std::vector<std::string_view> lines = split_lines(named);
+  return spell(std::vector<std::string>(lines.begin(), lines.end()), where);
 }
 
 SpelledText TextSpeller::spell(std::span<const std::string> lines, const std::string& where) const {

@@ -117,18 +117,6 @@ double shown_until(double end, double next, double seconds, const SubtitleOption
   return std::min(std::max(end, std::min(end + o.linger, next)), std::max(seconds, 0.0));
 }
 
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 // <i>, {\an8}, &amp;
 std::string without_markup(std::string_view line) {
   std::string plain;
@@ -210,8 +198,8 @@ std::vector<Subtitle> subtitles_of_lines(std::span<const TimedText::Token> words
     const auto end = static_cast<size_t>(line_ends[i]);
     RONDO_CHECK(first <= end && end <= words.size(), "line ", i, " ends with word ", end);
     Subtitle s;
-    for (std::string& line : lines_of(lines[i]))
-      if (!split_words(line).empty()) s.lines.push_back(std::move(line));
+    for (const std::string_view line : split_lines(lines[i]))
+      if (!split_words(line).empty()) s.lines.emplace_back(line);
     const double before = first > 0 ? words[first - 1].end : 0;
     const double next = end < words.size() ? words[end].begin : seconds;
     s.begin = std::min(end > first ? words[first].begin : before, seconds);
@@ -223,7 +211,7 @@ std::vector<Subtitle> subtitles_of_lines(std::span<const TimedText::Token> words
 }
 
 std::vector<std::string> texts_of_subtitles(std::string_view content, const std::string& name) {
-  const std::vector<std::string> lines = lines_of(content);
+  const std::vector<std::string_view> lines = split_lines(content);
   const auto is_time = [&](size_t i) { return lines[i].find("-->") != std::string::npos; };
   std::vector<std::string> texts;
   bool any = false;
