@@ -177,8 +177,8 @@ std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
     int64_t known = 0;
     for (const Word& w : list.words) known += w.number != LanguageModel::unknown;
     if (scores_words_ && 2 * known < static_cast<int64_t>(list.words.size()))
-      warnings_.push_back(str("the language model knows ", known, " of the ", list.words.size(),
-                              " words of the lexicon"));
+      list.warnings.push_back(str("the language model knows ", known, " of the ", list.words.size(),
+                                  " words of the lexicon"));
     return entries;
   }
   const Spellable spellable(vocabulary);
@@ -204,7 +204,7 @@ std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
     std::string names;
     for (const auto& [p, text] : most_lost)
       names += str(names.empty() ? "'" : ", '", printable(text), "'");
-    warnings_.push_back(
+    list.warnings.push_back(
         str("the model's tokens can spell ", spelled, " of the ", all,
             " words of the language model; the most frequent of the others: ", names));
   }
@@ -251,8 +251,7 @@ void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& kn
                         std::span<const HotWord> hot_words, const Grammar* like) {
   const bool is_shared = like && phrase_symbols_ != PhraseSymbols::words && takes_unknown_;
   list_ = is_shared ? like->list_ : list_words(vocabulary, knowledge, hot_words);
-  if (is_shared) warnings_ = like->list_warnings_;
-  list_warnings_ = warnings_;
+  warnings_ = list_->warnings;
   if (takes_unknown_) {
     const double weight =
         scores_words_ ? unigram(LanguageModel::unknown) : std::log(unknown_word_gain_);

@@ -113,8 +113,9 @@ class Grammar {
   void finish(const GrammarState& s, ModelMemo& memo, const Take& take) const;
   // None where phrases are spelled in words.
   const PhraseLabels& phrase_labels(const GrammarState& s, PhraseMemo& memo) const {
+    if (!phrases_have_labels_) return no_phrase_labels_;
     const auto [at, is_new] = memo.try_emplace(s.phrase);
-    if (is_new && phrases_have_labels_) at->second = find_phrase_labels(s.phrase);
+    if (is_new) at->second = find_phrase_labels(s.phrase);
     return at->second;
   }
   // No label has a larger gain behind this state, without what phrase_labels() say of it.
@@ -138,6 +139,7 @@ class Grammar {
     std::vector<Word> words;
     std::unordered_map<std::string, int32_t> by_text;
     WordTrie trie;
+    std::vector<std::string> warnings;
   };
   // What a label is to words and phrases.
   struct Role {
@@ -229,13 +231,14 @@ class Grammar {
   PhraseSymbols phrase_symbols_ = PhraseSymbols::characters;
   bool border_ends_phrases_ = false;
   bool phrases_have_labels_ = false;  // they are spelled with what labels are made of
+  PhraseLabels no_phrase_labels_;
   // Labels that phrase symbols begin, and those that bring phrases on where nothing of one was
   // seen.
   std::unordered_map<int32_t, std::vector<int32_t>> labels_by_symbol_;
   std::vector<int32_t> opening_labels_;
   GrammarState start_;
   double start_gain_ = 1;  // of phrases that begin with the text; counted at its end
-  std::vector<std::string> warnings_, list_warnings_;  // all, and those of the list of words
+  std::vector<std::string> warnings_;
 };
 
 inline double Grammar::model_gain(LanguageModel::State& history, LanguageModel::Word number,

@@ -107,10 +107,11 @@ void PrefixSearch::choose_extending() {
   const bool is_full = next_.size() == static_cast<size_t>(options_.beam);
   if (is_full) threshold_ = std::max(threshold_, worst);
   double most = 0;
+  reachable_.clear();
   for (size_t i = 0; i < active_.size(); ++i) {
     const GrammarState& state = node(active_[i].node).state;
-    most = std::max(most, totals_[i] * grammar_.most_gain(state, memo_) *
-                              grammar_.phrase_labels(state, phrases_).most);
+    reachable_.push_back(totals_[i] * grammar_.most_gain(state, memo_));
+    most = std::max(most, reachable_.back() * grammar_.phrase_labels(state, phrases_).most);
   }
   extending_.clear();
   for (const int32_t label : written_) {
@@ -150,7 +151,7 @@ inline void PrefixSearch::extend(int32_t slot, int32_t label) {
 void PrefixSearch::extend(int32_t slot) {
   const auto at = static_cast<size_t>(slot);
   const GrammarState& state = node(active_[at].node).state;
-  const double most = totals_[at] * grammar_.most_gain(state, memo_);
+  const double most = reachable_[at];
   const auto reaches = [&](int32_t label, double phrase_gain) {
     return most * phrase_gain * frame_[static_cast<size_t>(label)] > threshold_;
   };

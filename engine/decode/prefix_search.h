@@ -115,6 +115,8 @@ class PrefixSearch {
   std::vector<Active> active_, next_;
   std::vector<int32_t> first_child_, next_sibling_;  // slots of active_
   std::vector<double> totals_;                       // of active_, before the frame
+  // Of active_: what no extension reaches more than, without its label's probability and phrases.
+  std::vector<double> reachable_;
   std::vector<Extension> extensions_;
   double threshold_ = 0;  // nothing below it, or at it, comes into the beam any more
   std::vector<double> ranked_;

@@ -424,11 +424,14 @@ AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
     const double score_before = score;
     std::vector<bool> fewer(before.size());
     for (const auto& g : gaps) fewer[static_cast<size_t>(g.before)] = true;
-    const std::vector<bool> all = fewer;
     fewer[static_cast<size_t>(gaps[static_cast<size_t>(tries)].before)] = false;
+    AlignedText with_all = std::move(found);
+    found.transcript.logits = std::move(with_all.transcript.logits);
     found = align(fewer);
     if (score < score_before - as_well) {
-      found = align(all);
+      with_all.transcript.logits = std::move(found.transcript.logits);
+      found = std::move(with_all);
+      score = score_before;
     } else if (found.unwritten.size() < gaps.size()) {
       tries = -1;  // others are the shortest now; those that the text itself has stay
     }
