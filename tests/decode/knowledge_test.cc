@@ -1,161 +1,17 @@
 // Searches with a lexicon, a language model and hot words beside the scores of all texts that there
 // are.
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
-#include <random>
-#include <set>
 
 #include "engine/decode/decoder.h"
 #include "engine/decode/tuning.h"
-#include "engine/text/greedy.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
+#include "tests/decode/all_texts.h"
 
 using namespace rondo;
-
-namespace {
-
-constexpr double ln10 = 2.302585092994045684;
-
-struct Scores {
-  int32_t frames = 0, classes = 0;
-  std::vector<float> values;
-};
-
-Scores random_scores(int32_t frames, int32_t classes, unsigned seed, float spread = 1.5F) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, spread);
-  Scores s{frames, classes, {}};
-  for (int32_t i = 0; i < frames * classes; ++i) s.values.push_back(normal(random));
-  return s;
-}
-
-// The probability of every label sequence: of all its alignments, or of the best.
-std::map<std::vector<int32_t>, double> all_sequences(const Scores& s, int32_t blank, bool sum) {
-  std::map<std::vector<int32_t>, double> sequences;
-  std::vector<int32_t> path(static_cast<size_t>(s.frames));
-  for (;;) {
-    double p = 1;
-    for (int32_t t = 0; t < s.frames; ++t) {
-      const float* row = &s.values[static_cast<size_t>(t * s.classes)];
-      double all = 0;
-      for (int32_t c = 0; c < s.classes; ++c) all += std::exp(static_cast<double>(row[c]));
-      p *= std::exp(static_cast<double>(row[path[static_cast<size_t>(t)]])) / all;
-    }
-    double& of_sequence = sequences[labels_of(collapse_ctc(path, blank))];
-    of_sequence = sum ? of_sequence + p : std::max(of_sequence, p);
-    size_t at = 0;
-    while (at < path.size() && ++path[at] == s.classes) path[at++] = 0;
-    if (at == path.size()) return sequences;
-  }
-}
-
-// What the knowledge says of a text, word by word: none if it cannot be.
-using Worth = std::function<double(const std::vector<std::string>& words)>;
-
-struct Expected {
-  std::map<std::string, double> scores;
-
-  void add(const std::string& text, double probability, double worth, bool sum) {
-    double& p = probabilities_[text];
-    const double here = probability * std::exp(worth);
-    p = sum ? p + here : std::max(p, here);
-    scores[text] = std::log(p);
-  }
-
- private:
-  std::map<std::string, double> probabilities_;
-};
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& w : words) text += (text.empty() ? "" : " ") + w;
-  return text;
-}
-
-void compare(const Scores& s, const Decoder& decoder, const Expected& expected) {
-  const auto found = decoder.decode(s.values.data(), s.frames);
-  REQUIRE(found.size() == expected.scores.size());
-  std::set<std::string> seen;
-  double before = std::numeric_limits<double>::infinity();
-  for (const DecodedText& t : found) {
-    INFO("'" << t.text << "'");
-    REQUIRE(expected.scores.count(t.text) == 1);
-    CHECK(seen.insert(t.text).second);
-    CHECK(t.score == Approx(expected.scores.at(t.text)).epsilon(1e-9).margin(1e-9));
-    CHECK(!(t.score > before));
-    before = t.score;
-  }
-}
-
-DecoderOptions everything(bool sum) {
-  DecoderOptions o;
-  o.beam = 1 << 20;
-  o.nbest = 1 << 20;
-  o.sum = sum;
-  o.lm_weight = 0.8;
-  o.word_score = 0.7;
-  o.unknown_score = -1.5;
-  return o;
-}
-
-// A trigram model of the words a, b, ab and ba, by hand; "bb" is none of them.
-const char* const word_model = R"(\data\
-ngram 1=7
-ngram 2=5
-ngram 3=1
-
-\1-grams:
--2.0	<unk>
--99	<s>	-0.3
--0.9	</s>
--0.7	a	-0.2
--0.9	b	-0.1
--0.8	ab	-0.25
--1.1	ba
-
-\2-grams:
--0.3	<s> a	-0.4
--0.5	a b	-0.1
--0.6	ab ba
--0.2	b </s>
--0.9	a a
-
-\3-grams:
--0.1	<s> a b
-
-\end\
-)";
-
-double lm_score(const LanguageModel& model, const std::vector<std::string>& words,
-                const DecoderOptions& o) {
-  LanguageModel::State state = model.begin_sentence();
-  double log10 = 0, score = 0;
-  for (const std::string& w : words) {
-    const auto number = model.word(w);
-    log10 += model.score(state, number, state);
-    score += o.word_score + (number == LanguageModel::unknown ? o.unknown_score : 0);
-  }
-  return score + o.lm_weight * ln10 * (log10 + model.end_score(state));
-}
-
-double hot_score(const std::vector<HotWord>& hot, const std::vector<std::string>& words) {
-  double score = 0;
-  for (const HotWord& h : hot) {
-    const std::vector<std::string> phrase = split_words(h.phrase);
-    for (size_t i = 0; i + phrase.size() <= words.size(); ++i)
-      if (std::equal(phrase.begin(), phrase.end(), words.begin() + static_cast<ptrdiff_t>(i)))
-        score += h.weight;
-  }
-  return score;
-}
-
-const std::vector<std::string> spaced = {"<blank>", " ", "a", "b"};
-
-}  // namespace
 
 TEST_CASE("a language model of words scores each text as by itself", "[decoder]") {
   const LanguageModel model = LanguageModel::parse(word_model, "test");
@@ -424,34 +280,6 @@ TEST_CASE("a language model of pieces scores them as a text has them", "[decoder
   compare(s, decoder, expected);
 }
 
-TEST_CASE("hot words without any list of words, and where there are no words", "[decoder]") {
-  const Scores s = random_scores(5, 4, 11);
-  DecoderKnowledge k;
-  k.hot_words = {{"ab", 2}, {"b", 0.5}, {"a b", 1}, {"ba b", 1}};
-  const DecoderOptions o = everything(true);
-  const Vocabulary with_spaces(spaced, {}, "", "test");
-  Expected expected;
-  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
-    const std::string text = with_spaces.text(labels);
-    expected.add(text, p, hot_score(k.hot_words, split_words(text)), true);
-  }
-  compare(s, Decoder(with_spaces, o, k), expected);
-
-  // Anywhere, overlapping too.
-  const Vocabulary without({"<blank>", "c", "a", "b"}, {}, "none", "test");
-  k.hot_words = {{"ab", 2}, {"b", 0.5}, {"aba", 1}};
-  Expected anywhere;
-  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
-    const std::string text = without.text(labels);
-    double worth = 0;
-    for (const HotWord& h : k.hot_words)
-      for (size_t at = 0; (at = text.find(h.phrase, at)) != std::string::npos; ++at)
-        worth += h.weight;
-    anywhere.add(text, p, worth, true);
-  }
-  compare(s, Decoder(without, o, k), anywhere);
-}
-
 TEST_CASE("a stream of any pieces ends with the bits of the whole, and what was stable stays",
           "[decoder]") {
   const LanguageModel model = LanguageModel::parse(word_model, "test");
@@ -543,65 +371,6 @@ TEST_CASE("lexicons and hot words that are wrong name the line", "[lexicon]") {
   DecoderOptions o;
   o.lm_weight = -1;
   CHECK_THROWS_AS(Decoder(vocabulary, o), Error);
-}
-
-TEST_CASE("a hot word that the lexicon does not have is no word", "[decoder]") {
-  const Vocabulary vocabulary(spaced, {}, "", "test");
-  const Scores s = random_scores(5, 4, 3);
-  DecoderKnowledge k;
-  k.lexicon = {{"a", {2}}, {"ab", {2, 3}}};
-  DecoderOptions o = everything(true);
-  const auto without = Decoder(vocabulary, o, k).decode(s.values.data(), s.frames);
-  k.hot_words = {{"ba", 9}, {"a ba", 9}, {"b\x1b", 1}};
-  const Decoder decoder(vocabulary, o, k);
-  REQUIRE(decoder.warnings().size() == 1);
-  CHECK(decoder.warnings()[0] ==
-        "the lexicon does not have 3 of 3 hot words, which will not be found: 'ba', 'a ba', "
-        "'b\\x1b'");
-  const auto found = decoder.decode(s.values.data(), s.frames);
-  REQUIRE(found.size() == without.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    CHECK(found[i].text == without[i].text);
-    CHECK(found[i].score == Approx(without[i].score));
-  }
-}
-
-TEST_CASE("a decoder with other hot words is as one that was made with them", "[decoder]") {
-  const Vocabulary vocabulary(spaced, {}, "", "test");
-  const Vocabulary joined_up({"<blank>", "c", "a", "b"}, {}, "none", "test");
-  const Scores s = random_scores(30, 4, 3);
-  const std::vector<HotWord> hot[] = {{{"ab", 2}, {"b a", 1}}, {}, {{"bb", 5}, {"a", -3}}};
-  DecoderKnowledge nothing, words, lexicon;
-  words.language_model = LanguageModel::parse(word_model, "test");
-  lexicon.lexicon = {{"a", {2}}, {"ab", {2, 3}}, {"b", {3}}};
-  for (const Vocabulary* v : {&vocabulary, &joined_up}) {
-    for (DecoderKnowledge k : {nothing, words, lexicon}) {
-      DecoderOptions o;
-      o.beam = 5;
-      o.nbest = 5;
-      o.unit = ModelUnit::words;
-      k.hot_words = hot[0];
-      const Decoder first(*v, o, k);
-      for (const auto& other : hot) {
-        k.hot_words = other;
-        const Decoder made(*v, o, k), changed = first.with_hot_words(other);
-        CHECK(changed.warnings() == made.warnings());
-        const auto expected = made.decode(s.values.data(), s.frames);
-        DecoderStream stream(changed);
-        stream.accept(s.values.data(), s.frames);
-        const auto found = stream.finish();
-        REQUIRE(found.size() == expected.size());
-        for (size_t i = 0; i < found.size(); ++i) {
-          CHECK(found[i].text == expected[i].text);
-          CHECK(found[i].score == expected[i].score);
-        }
-      }
-      // The first is what it was.
-      k.hot_words = hot[0];
-      CHECK(first.decode(s.values.data(), s.frames)[0].score ==
-            Decoder(*v, o, k).decode(s.values.data(), s.frames)[0].score);
-    }
-  }
 }
 
 TEST_CASE("a language model whose words the tokens cannot spell is warned of", "[decoder]") {
