@@ -13,9 +13,13 @@
 #include "tools/recognition/each_input.h"
 #include "tools/recognition/outputs.h"
 #include "tools/recognition/predictions.h"
+#include "tools/recognition/streaming.h"
 
 namespace rondo {
 namespace {
+
+// For the ends of a stream's utterances, where nobody says how long a frame is.
+constexpr double usual_frame_ms = 40;
 
 struct DecodeOptions {
   std::string vocabulary, format, out;
@@ -24,6 +28,7 @@ struct DecodeOptions {
   int threads = 0;
   double frame_ms = 0;
   bool stream = false;
+  EndpointOptions endpoint;
   DecodingOptions decoding;
 };
 
@@ -41,23 +46,32 @@ Prediction decode_one(const DecodeOptions& o, const Vocabulary& vocabulary, cons
 int decode_stream(const DecodeOptions& o) {
   if (o.files != std::vector<std::string>{"-"} || o.format != "text" || !o.decoding.searches())
     throw WrongUsage("--stream searches in standard input, '-', and writes --format text");
-  constexpr int64_t frames_between = 8;  // two looks at what is final
+  constexpr size_t frames_at_once = 8;  // between two looks at what is final
   const Vocabulary vocabulary = open_vocabulary(o.vocabulary, o.outputs);
   const std::optional<Decoder> decoder = make_decoder(o.decoding, vocabulary);
+  const double frame_ms = o.frame_ms > 0 ? o.frame_ms : usual_frame_ms;
+  TranscriptStream stream(vocabulary, &*decoder, frame_ms / 1000,
+                          confidence_of(o.decoding.confidence), o.endpoint);
   OutputsStream outputs(o.outputs, vocabulary, o.vocabulary);
-  DecoderStream search(*decoder);
-  size_t shown = 0;
+  const auto classes = static_cast<size_t>(vocabulary.classes());
+  std::vector<float> frames;
+  bool has_text = false;
   const auto show = [&](const std::string& text) {
-    if (text.size() <= shown) return;
-    std::fwrite(text.data() + shown, 1, text.size() - shown, stdout);
+    if (text.empty()) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
-    shown = text.size();
+    has_text = true;
   };
-  while (const float* frame = outputs.next()) {
-    search.accept(frame, 1);
-    if (outputs.frames() % frames_between == 0) show(search.partial().stable);
+  for (bool is_over = false; !is_over;) {
+    const float* frame = outputs.next();
+    is_over = frame == nullptr;
+    if (frame) frames.insert(frames.end(), frame, frame + classes);
+    if (!is_over && frames.size() < frames_at_once * classes) continue;
+    show(stream.accept(frames.data(), static_cast<int32_t>(frames.size() / classes)));
+    frames.clear();
   }
-  show(search.finish().front().text + "\n");
+  const StreamedTranscript last = stream.finish();
+  if (!has_text || !last.text.empty()) show(last.text.substr(last.told) + "\n");
   return 0;
 }
 
@@ -115,7 +129,8 @@ void add_decode(Command& program) {
   add_decoding_options(command, &o->decoding, true);
   command
       .add_option("--frame-ms", o->frame_ms,
-                  "milliseconds between two frames, for times in seconds; 0: times are frames")
+                  "milliseconds between two frames, for times in seconds; 0: times are frames, and "
+                  "40 milliseconds for the ends that --stream finds")
       .range(0.0, 100000.0)
       .type_name("FLOAT")
       .show_default();
@@ -130,6 +145,7 @@ void add_decode(Command& program) {
       "--stream", o->stream,
       "write text while the outputs arrive on standard input, '-': 32-bit floats, frame "
       "by frame, or a .npy file");
+  add_endpoint_options(command, &o->endpoint);
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       .range(0, 4096)
       .type_name("INT");
@@ -138,6 +154,7 @@ void add_decode(Command& program) {
       "          rondo decode tokens.txt outputs --lm 4gram.lm --hot-words names.txt\n"
       "          network | rondo decode tokens.txt - --stream\n");
   command.action([o, &command] {
+    require_stream(command, o->stream, {"--end-silence", "--longest"});
     use_language_model_of(o->vocabulary, command, &o->decoding);
     o->format = format_of(o->decoding, o->format);
     return run_decode(*o);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "engine/data/image/image.h"
@@ -11,7 +13,6 @@
 #include "engine/io/output_file.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/long_recording.h"
-#include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
@@ -23,6 +24,7 @@
 #include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/page_output.h"
 #include "tools/recognition/predictions.h"
+#include "tools/recognition/streaming.h"
 
 namespace rondo {
 namespace {
@@ -35,6 +37,7 @@ struct PredictOptions {
   int threads = 0, channel = -1;
   bool stream = false;
   double chunk_ms = 500, piece = PieceOptions{}.seconds;
+  EndpointOptions endpoint;
   DecodingOptions decoding;
   std::string search_on = "cpu";
   DeviceChoice device;
@@ -77,23 +80,6 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
   }
 }
 
-// Raw 16-bit samples from standard input, as they come; nothing at its end.
-std::vector<float> read_samples(size_t most, bool first) {
-  std::vector<int16_t> raw(most);
-  const size_t n = std::fread(raw.data(), sizeof(int16_t), most, stdin);
-  if (std::ferror(stdin)) fail_input("standard input: cannot be read");
-  const std::string_view begin(reinterpret_cast<const char*>(raw.data()), n * sizeof(int16_t));
-  for (const char* format : {"RIFF", "fLaC", "OggS"}) {
-    if (first && begin.starts_with(format)) {
-      fail_input("standard input: is a recording with a header (", format,
-                 "); with --stream it is raw samples, 16 bits, one channel, at the model's rate");
-    }
-  }
-  std::vector<float> samples;
-  for (size_t i = 0; i < n; ++i) samples.push_back(static_cast<float>(raw[i]) / 32768);
-  return samples;
-}
-
 // Recordings that reach less far up than the model hears: the first is named, for mostly all are
 // alike.
 class NarrowRecordings {
@@ -118,71 +104,54 @@ class NarrowRecordings {
   int64_t count_ = 0;
 };
 
-// The whole recording, heard in chunks; text is shown as it becomes final, if that is asked.
-Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const ModelInput& input,
-                      bool show, Waveform& audio, NarrowRecordings& narrow) {
-  const auto step = std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * audio.sample_rate), 1);
-  std::string shown;
-  const auto feed = [&](std::span<const float> samples) {
-    const std::string text = stream.accept(samples);
-    if (!show || text.empty()) return;
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
-    shown += text;
-  };
-  if (input.file.path == "-") {
-    for (bool first = true;; first = false) {
-      const std::vector<float> samples = read_samples(step, first);
-      if (samples.empty()) break;
-      feed(samples);
-      if (o.format != "text" || o.picture.asked()) {
-        audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
-      }
-    }
-  } else {
-    audio = narrow.read(input, audio.sample_rate);
-    for (size_t at = 0; at < audio.samples.size(); at += step) {
-      feed(std::span(audio.samples).subspan(at, std::min(step, audio.samples.size() - at)));
-    }
-  }
-  Transcript t = stream.finish();
-  if (show) {
-    std::printf("%s\n", t.text.c_str() + shown.size());
-    std::fflush(stdout);
-  }
-  return t;
-}
-
 // One recording at a time, as streams and pictures want it. How many failed.
 int transcribe_each(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
                     const std::vector<ModelInput>& inputs) {
-  std::unique_ptr<RecognizerStream> stream;
-  if (o.stream) stream = std::make_unique<RecognizerStream>(model, o.chunk_ms / 1000);
-  const bool show = o.stream && style.format == PredictionFormat::text && !style.named;
+  std::optional<StreamWriter> stream;
+  if (o.stream) {
+    const bool is_whole = o.picture.asked() || style.format == PredictionFormat::npy;
+    stream.emplace(model, style, o.chunk_ms / 1000, o.endpoint, is_whole);
+  }
   NarrowRecordings narrow;
   struct Heard {
-    Waveform audio = {};
+    Waveform audio = {};  // of standard input for a picture alone
+    double seconds = 0;
     Prediction prediction = {};
   };
   InputWork<Heard> work;
   work.most = 1;
   work.read = [&](const ModelInput& input, Heard& heard) {
-    heard.audio.sample_rate = model.description().config.features.rate;
-    if (stream) {
-      heard.prediction.transcript = stream_one(o, *stream, input, show, heard.audio, narrow);
-    } else {
-      heard.audio = narrow.read(input, heard.audio.sample_rate);
-      heard.prediction.transcript = model.transcribe(heard.audio);
+    Waveform& audio = heard.audio;
+    audio.sample_rate = model.description().config.features.rate;
+    const bool is_raw = stream && input.file.path == "-";
+    if (!is_raw) audio = narrow.read(input, audio.sample_rate);
+    heard.seconds = audio.seconds();
+    if (!stream) {
+      heard.prediction.transcript = model.transcribe(audio);
+      return;
     }
+    const auto step =
+        std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * audio.sample_rate), 1);
+    RawSamples raw;
+    size_t at = 0;
+    heard.prediction.transcript = stream->hear(input, [&]() -> std::span<const float> {
+      if (!is_raw) {
+        const size_t first = std::exchange(at, std::min(at + step, audio.samples.size()));
+        return std::span(audio.samples).subspan(first, at - first);
+      }
+      const std::span<const float> samples = raw.next(step);
+      if (o.picture.asked())
+        audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
+      return samples;
+    });
+    if (is_raw) heard.seconds = static_cast<double>(raw.count()) / audio.sample_rate;
   };
   work.write = [&](const ModelInput& input, Heard& heard) {
-    const Waveform& audio = heard.audio;
-    if (!show) {
-      write_prediction(style, Task::ctc, input, heard.prediction, {.seconds = audio.seconds()});
-    }
+    if (!stream || stream->writes_whole())
+      write_prediction(style, Task::ctc, input, heard.prediction, {.seconds = heard.seconds});
     if (o.picture.asked()) {
       draw_alignment(o.picture, o.files.front(), heard.prediction.transcript, model.vocabulary(),
-                     model.frame_seconds(), audio.samples);
+                     model.frame_seconds(), heard.audio.samples);
     }
   };
   ThreadPool alone(1);
@@ -444,6 +413,7 @@ void add_transcribe(Command& program) {
       .range(1.0, 3600000.0)
       .type_name("FLOAT")
       .show_default();
+  add_endpoint_options(command, &o->endpoint);
   command.footer(
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
       "          rondo transcribe run folder > transcripts.tsv\n"
@@ -452,7 +422,8 @@ void add_transcribe(Command& program) {
       "          rondo transcribe lines line.png\n"
       "          rondo transcribe lines pages --format page --out read\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
-  command.action([o] {
+  command.action([o, &command] {
+    require_stream(command, o->stream, {"--chunk-ms", "--end-silence", "--longest"});
     o->format = format_of(o->decoding, o->format);
     return run_predict(*o);
   });

@@ -257,6 +257,14 @@ def test_outputs_that_arrive():
             process.stdin.close()
             check(begun + process.stdout.read() == whole.encode(), begun)
         check(run("decode", root / "tokens", "-", "--stream", stdin=b"")[0] == "\n", "nothing")
+        # 25 silent frames are a second of frames as they usually are; 10 of 0.1 s are one, too.
+        pause = spoken(labels + [0] * 25 + labels, 4, 0.97)
+        raw_pause = struct.pack(f"<{4 * len(pause)}f", *(v for row in pause for v in row))
+        for more, count in (([], 2), (["--frame-ms", 10], 1), (["--frame-ms", 100], 2), (["--end-silence", 0], 1),
+                            (["--end-silence", 1.2], 1), (["--longest", 3, "--end-silence", 0], 4)):
+            lines = run("decode", root / "tokens", "-", "--stream", *more, stdin=raw_pause)[0].splitlines()
+            check(len(lines) == count and lines[0].startswith(whole[:12]), more, lines)
+        run("decode", root / "tokens", root / "x.npy", "--longest", 9, code=2, errs="--longest goes with --stream")
         for content, errs in (
             (raw[:-3], "standard input: ends within frame 112, expected 16 bytes for each frame of 4 classes, found 13"),
             (npy("<f4", (3, 4), [1] * 8), "standard input: ends within frame 2"),

@@ -1,5 +1,7 @@
 """From data to text: train, eval, transcribe, info, and the options of training, on tiny data."""
 
+import array
+import random
 import tarfile
 
 from cli_support import *
@@ -84,8 +86,43 @@ def test_streaming_writes_what_transcribing_writes():
         check(run("transcribe", model, recording, root / "dev002.wav", "--stream")[0] == both, both)
         fails("transcribe", model, "-", "--stream", stdin=recording.read_bytes(),
               errs="standard input: is a recording with a header (RIFF)")
+        check_utterances(root, model)
         train(root, root / "both", "training.max_steps=1", "features.cmvn=global", base=TONE)
         fails("transcribe", root / "both", recording, "--stream", errs="has bidirectional layers")
+        run("transcribe", model, recording, "--end-silence", 2, code=2, errs="--end-silence goes with --stream")
+
+
+def check_utterances(root, model):
+    """Three recordings with pauses between: a line, an object, words of each."""
+    noise = random.Random(4)
+    samples, ends = array.array("h"), []
+    for name in ("dev001.wav", "dev002.wav", "dev003.wav"):
+        samples.frombytes((root / name).read_bytes()[44:])
+        samples.extend(noise.randrange(-60, 61) for _ in range(int(1.5 * RATE)))
+        ends.append(len(samples) / RATE)
+    write_wav(root / "three.wav", samples)
+    stream = ["transcribe", model, root / "three.wav", "--stream"]
+    whole = run("transcribe", model, root / "three.wav")[0]
+    check(run(*stream, "--end-silence", 0, "--longest", 0)[0] == whole, "without ends it is the whole")
+    text = run(*stream)[0]
+    for chunk in (33, 60000):
+        check(run(*stream, "--chunk-ms", chunk)[0] == text, chunk, text)
+    check(run("transcribe", model, "-", "--stream", stdin=samples.tobytes())[0] == text, "from a pipe")
+    check(len(text.splitlines()) == 3, text)
+    check("".join(text.split()) == "".join(whole.split()), text, whole)
+    said = [json.loads(line) for line in run(*stream, "--format", "jsonl")[0].splitlines()]
+    check([u["text"] for u in said] == text.splitlines(), said)
+    for u, start, end in zip(said, [0] + ends, ends):
+        check(start - 0.6 < u["begin"] < u["words"][0]["begin"] < u["words"][-1]["end"] < u["end"] < end + 0.1, u, start, end)
+        check(abs(u["end"] - u["begin"] - u["duration"]) < 1e-3, u)
+    words = [w["text"] for u in said for w in u["words"]]
+    ctm = [line.split() for line in run(*stream, "--format", "ctm")[0].splitlines()]
+    check([line[4] for line in ctm] == words and float(ctm[-1][2]) > ends[1], ctm)
+    subtitles = run(*stream, "--format", "srt")[0]
+    check([w for line in subtitles.splitlines() for w in line.split() if w.isalpha()] == words, subtitles)
+    named = run("transcribe", model, root / "three.wav", root / "three.wav", "--stream")[0]
+    check(named == "".join(f"{root}/three.wav\t{line}\n" for line in text.splitlines()) * 2, named)
+    check(len(run(*stream, "--end-silence", 0, "--longest", 2)[0].splitlines()) >= 3, "longest")
 
 
 def check_times(model, recording, text, duration):

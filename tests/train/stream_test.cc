@@ -1,4 +1,6 @@
 // Streaming gives what transcribing the whole recording gives, and so do the pieces of a long one.
+#include <malloc.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -81,6 +83,8 @@ Waveform noise(double seconds, uint32_t seed) {
   return w;
 }
 
+constexpr EndpointOptions whole{0, 0};  // one utterance
+
 // In pieces of random sizes; `text`: what was told on the way.
 Transcript stream_all(RecognizerStream& stream, const Waveform& audio, uint32_t seed,
                       std::string& text) {
@@ -94,6 +98,8 @@ Transcript stream_all(RecognizerStream& stream, const Waveform& audio, uint32_t 
   return stream.finish();
 }
 
+size_t used_memory() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
+
 }  // namespace
 
 TEST_CASE("a stream gives the logits and text of the whole recording, bit for bit") {
@@ -101,7 +107,7 @@ TEST_CASE("a stream gives the logits and text of the whole recording, bit for bi
   const Config config = GENERATE(streaming_config(), convolutional_config());
   Recognizer model(write_model(folder, config), DeviceId{});
   for (double chunk_seconds : {0.01, 0.1, 0.37, 60.0}) {
-    RecognizerStream stream(model, chunk_seconds);
+    RecognizerStream stream(model, chunk_seconds, {whole, {}});
     // A stream may be used again; the last recordings are shorter than a frame, and empty.
     for (double seconds : {1.7, 0.8, 0.01, 0.0}) {
       CAPTURE(chunk_seconds, seconds);
@@ -124,7 +130,7 @@ TEST_CASE("a stream gives the logits and text of the whole recording, bit for bi
 TEST_CASE("a stream used again writes a label that the recording before ended with") {
   const TemporaryFolder folder;
   Recognizer model(write_model(folder, streaming_config()), DeviceId{});
-  RecognizerStream stream(model, 0.1);
+  RecognizerStream stream(model, 0.1, {whole, {}});
   const auto label = [](const Transcript& t, int64_t frame) {
     const auto row = t.logits.begin() + frame * t.classes;
     return std::max_element(row, row + t.classes) - row;
@@ -146,7 +152,7 @@ TEST_CASE("a stream used again writes a label that the recording before ended wi
 TEST_CASE("digital silence alone streams as nothing, and before sound as what it is") {
   const TemporaryFolder folder;
   Recognizer model(write_model(folder, streaming_config()), DeviceId{});
-  RecognizerStream stream(model, 0.1);
+  RecognizerStream stream(model, 0.1, {whole, {}});
   const Waveform sound = noise(0.8, 3);
   for (const size_t before : {size_t{1}, size_t{4000}, size_t{150000}}) {
     Waveform audio{8000, std::vector<float>(before, 0.25F)};
@@ -172,7 +178,7 @@ TEST_CASE("a stream with a decoder writes what that makes of the whole, each tim
   DecoderOptions options;
   options.beam = 3;  // so few that their beginnings are soon the same
   model.set_decoder(Decoder(model.vocabulary(), options, knowledge));
-  RecognizerStream stream(model, 0.1);
+  RecognizerStream stream(model, 0.1, {whole, {}});
   for (const double seconds : {1.7, 0.8, 1.7}) {
     const Waveform audio = noise(seconds, 3);
     const Transcript whole = model.transcribe(audio);
@@ -185,6 +191,99 @@ TEST_CASE("a stream with a decoder writes what that makes of the whole, each tim
     CHECK(!told.empty());
     CHECK(whole.text != greedy);
   }
+}
+
+TEST_CASE("a stream's utterances are the whole's outputs, cut up, whatever the chunks") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  const Waveform audio = noise(6, 3);
+  const std::vector<float> outputs = model.transcribe(audio).logits;
+  const StreamOptions often{{0.3, 0.8}, {}};
+  std::string first_told;
+  for (const double chunk_seconds : {0.05, 0.4, 60.0}) {
+    CAPTURE(chunk_seconds);
+    RecognizerStream stream(model, chunk_seconds, often);
+    std::vector<StreamedTranscript> all;
+    std::string told;
+    for (size_t at = 0; at < audio.samples.size(); at += 333) {
+      const size_t n = std::min<size_t>(333, audio.samples.size() - at);
+      told += stream.accept(std::span(audio.samples).subspan(at, n));
+      for (const StreamedTranscript& t : stream.ended()) all.push_back(t);
+    }
+    StreamedTranscript last = stream.finish();
+    for (const StreamedTranscript& t : stream.ended()) {
+      told += t.text.substr(t.told) + "\n";
+      all.push_back(t);
+    }
+    told += last.text.substr(last.told);
+    all.push_back(std::move(last));
+    CHECK(all.size() >= 4);
+    std::vector<float> joined;
+    std::string lines;
+    for (const StreamedTranscript& t : all) {
+      CHECK(t.begin == Approx(static_cast<double>(joined.size() / 6) * model.frame_seconds()));
+      joined.insert(joined.end(), t.logits.begin(), t.logits.end());
+      lines += (lines.empty() ? "" : "\n") + t.text;
+      CHECK(model.decode(t.logits).text == t.text);
+    }
+    CHECK(joined == outputs);
+    CHECK(told == lines);
+    if (first_told.empty()) first_told = told;
+    CHECK(told == first_told);
+  }
+}
+
+TEST_CASE("digital silence before a stream of utterances counts for ten seconds, and their times") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  const Waveform sound = noise(0.8, 3);
+  RecognizerStream stream(model, 0.1, {{0, 30}, {}});
+  for (int use = 0; use < 2; ++use) {
+    static_cast<void>(stream.accept(std::vector<float>(100 * 8000, 0)));
+    static_cast<void>(stream.accept(sound.samples));
+    const StreamedTranscript t = stream.finish();
+    CHECK(t.begin == Approx(90).margin(0.1));
+    CHECK(t.end == Approx(100.8).margin(0.1));
+    Waveform ten{8000, std::vector<float>(static_cast<size_t>((100 - t.begin) * 8000 + 0.5), 0)};
+    ten.samples.insert(ten.samples.end(), sound.samples.begin(), sound.samples.end());
+    CHECK(t.logits == model.transcribe(ten).logits);
+  }
+}
+
+TEST_CASE("streams of one model have hot words of their own") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  DecoderOptions options;
+  options.beam = 10;
+  model.set_decoder(Decoder(model.vocabulary(), options));
+  const std::vector<HotWord> hot = {{"dab", 30.0}};
+  const Decoder other = model.decoder()->with_hot_words(hot);
+  const Waveform audio = noise(1.7, 3);
+  RecognizerStream plain(model, 0.1, {whole, {}}), own(model, 0.1, {whole, other});
+  std::string told;
+  CHECK(stream_all(plain, audio, 7, told).text == model.transcribe(audio).text);
+  const std::string text = stream_all(own, audio, 7, told).text;
+  CHECK(text != model.transcribe(audio).text);
+  model.set_decoder(other);
+  CHECK(text == model.transcribe(audio).text);
+}
+
+// Six hours; the first of them is there so that everything is as large as it becomes.
+TEST_CASE("a stream of sound keeps its memory for hours", "[.hours]") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  RecognizerStream stream(model, 0.5);
+  const Waveform minute = noise(60, 3);
+  size_t after_one = 0, utterances = 0;
+  for (int m = 0; m < 6 * 60; ++m) {
+    for (size_t at = 0; at < minute.samples.size(); at += 4000) {
+      static_cast<void>(stream.accept(std::span(minute.samples).subspan(at, 4000)));
+      utterances += stream.ended().size();
+    }
+    if (m == 59) after_one = used_memory();
+    if (m >= 59) REQUIRE(used_memory() < after_one + 200000);
+  }
+  CHECK(utterances > 6 * 60);
 }
 
 TEST_CASE("the outputs of a long recording are those of the whole, however it is cut") {

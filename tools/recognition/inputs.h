@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct ModelInput {
 
 // How much an input is.
 struct InputExtent {
-  double seconds = 0;        // of a recording
+  double seconds = 0;                // of a recording, or of an utterance of a stream
+  std::optional<double> begin = {};  // seconds, of such an utterance
   ImageInfo image = {};      // of an image, or of its region, before it is shaped and scaled
   int64_t frames = 0;        // that the model reads of an image
   std::string warning = {};  // a sentence; mostly empty

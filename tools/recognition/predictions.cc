@@ -144,6 +144,10 @@ Json prediction_json(Task task, const ModelInput& input, const Prediction& p,
   Json line = line_of(input, extent);
   switch (task) {
     case Task::ctc:
+      if (extent.begin) {
+        line["begin"] = rounded(*extent.begin);
+        line["end"] = rounded(*extent.begin + extent.seconds);
+      }
       line["text"] = p.transcript.text;
       line["words"] = tokens_json(p.transcript.words);
       line["characters"] = tokens_json(p.transcript.characters);

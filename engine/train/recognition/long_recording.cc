@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/session.h"
-#include "engine/train/recognition/recognizer_stream.h"
+#include "engine/train/recognition/output_stream.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -52,9 +52,9 @@ std::vector<Stretch> stretches_of(const Matrix& features, int64_t block) {
   return all;
 }
 
-std::unique_ptr<RecognizerStream> stream_of(Recognizer& model) {
+std::unique_ptr<OutputStream> stream_of(Recognizer& model) {
   try {
-    return std::make_unique<RecognizerStream>(model, 4.0);
+    return std::make_unique<OutputStream>(model, 4.0);
   } catch (const InputError&) {
     return nullptr;  // it needs the end of a recording; then pieces it is
   }
@@ -133,11 +133,12 @@ std::vector<float> long_outputs(Recognizer& model, Waveform audio, const PieceOp
   if (audio.seconds() <= 2 * o.seconds) return model.transcribe(audio).logits;
   if (const auto stream = stream_of(model)) {
     const auto step = static_cast<size_t>(audio.sample_rate);
+    std::vector<float> outputs;
     for (size_t at = 0; at < audio.samples.size(); at += step)
       stream->accept(
-          std::span(audio.samples).subspan(at, std::min(step, audio.samples.size() - at)));
-    audio = {};
-    return std::move(stream->finish().logits);
+          std::span(audio.samples).subspan(at, std::min(step, audio.samples.size() - at)), outputs);
+    stream->finish(outputs);
+    return outputs;
   }
   if (model.description().config.task != Task::ctc)
     fail_input(model.file(), ": is not a ctc model: it writes no text");

@@ -1,6 +1,6 @@
 // The outputs of a ctc model for a recording of any length, with the memory of short ones.
 //
-// A model that can stream (engine/train/recognition/recognizer_stream.h) computes them chunk by
+// A model that can stream (engine/train/recognition/output_stream.h) computes them chunk by
 // chunk, which gives what Recognizer::transcribe() gives, exactly. Any other computes pieces that
 // overlap: each with so much sound before and behind it that what lies beyond hardly matters, of
 // which the outputs are thrown away; where features are normalised by the utterance, half a second

@@ -106,6 +106,7 @@ Session& Recognizer::session() { return *state_->models.front().session; }
 double Recognizer::frame_seconds() const { return state_->frame_seconds(); }
 const Decoder* Recognizer::decoder() const { return state_->found_by(); }
 void Recognizer::set_confidence(Confidence confidence) { state_->confidence = confidence; }
+Confidence Recognizer::confidence() const { return state_->confidence; }
 Transcript Recognizer::decode(std::vector<float> logits) const {
   return state_->decode(std::move(logits));
 }

@@ -82,6 +82,7 @@ class Recognizer {
   void set_decoder(std::optional<Decoder> decoder, bool on_device = false);
   // What the probabilities of characters and words are; see transcript_of().
   void set_confidence(Confidence confidence);
+  Confidence confidence() const;
   const Decoder* decoder() const;
   // Seconds between two frames of the output; of images, pixels of the scaled line.
   double frame_seconds() const;
