@@ -199,6 +199,13 @@ const DecoderOptions& Decoder::options() const { return tables_->options; }
 ModelUnit Decoder::unit() const { return tables_->grammar.unit(); }
 const std::vector<std::string>& Decoder::warnings() const { return tables_->grammar.warnings(); }
 
+void require_fit(const Decoder& decoder, const Vocabulary& vocabulary) {
+  const Vocabulary& own = decoder.vocabulary();
+  RONDO_CHECK(own.classes() == vocabulary.classes() && own.blank() == vocabulary.blank(),
+              "a decoder for ", own.classes(), " classes with the blank ", own.blank(),
+              ", and outputs of ", vocabulary.classes(), " with the blank ", vocabulary.blank());
+}
+
 std::vector<DecodedText> Decoder::decode(const float* scores, int32_t frames) const {
   DecoderStream stream(*this);
   stream.accept(scores, frames);

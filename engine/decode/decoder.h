@@ -134,6 +134,9 @@ class Decoder {
   std::shared_ptr<const Tables> tables_;
 };
 
+// Throws Error for a decoder that was made for other classes, or another blank.
+void require_fit(const Decoder& decoder, const Vocabulary& vocabulary);
+
 // The same while the outputs arrive.
 class DecoderStream {
  public:

@@ -217,7 +217,7 @@ TEST_CASE("what a stream is given is looked at", "[stream]") {
   CHECK_THROWS_WITH(stream.accept(rows.data(), 80), Catch::Contains("frame 79 holds a NaN"));
   const Decoder other(Vocabulary({"<blank>", "a"}, {}, "", "test"), {});
   CHECK_THROWS_WITH(TranscriptStream(vocabulary, &other, 0.04),
-                    Catch::Contains("a decoder for 2 classes, and outputs of 4"));
+                    Catch::Contains("a decoder for 2 classes with the blank 0, and outputs of 4"));
   CHECK_THROWS_WITH(TranscriptStream(vocabulary, nullptr, 0.04, Confidence::mean, {-1, 30}),
                     Catch::Contains("silence is -1"));
   // Seconds without outputs count.

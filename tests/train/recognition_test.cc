@@ -1,11 +1,13 @@
 // What a trained model is used for: times and probabilities of words, error rates of a manifest
 // (docs/using_a_model.md).
+#include <limits>
 #include <random>
 
 #include "engine/text/error_rate.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/recognition/recognizer.h"
+#include "engine/train/recognition/recognizer_stream.h"
 #include "tests/catch.h"
 #include "tests/train/observed_run.h"
 
@@ -67,6 +69,42 @@ std::string write_model(const TemporaryFolder& folder, const Config& config) {
 }
 
 }  // namespace
+
+TEST_CASE("what a recogniser is given has to fit its model", "[recognizer]") {
+  const TemporaryFolder folder;
+  Config config = config_of(Cmvn::none);
+  config.model.bidirectional = false;
+  Recognizer model(write_model(folder, config), DeviceId{});
+  const Vocabulary many({"<blank>", "a", "b", "c", "d", "e", "f"}, {}, "", "test");
+  const Vocabulary few({"<blank>", "a"}, {}, "", "test");
+  for (const Vocabulary& v : {many, few}) {
+    const std::string wrong =
+        str("a decoder for ", v.classes(), " classes with the blank 0, and outputs of 6");
+    const Decoder decoder(v, {});
+    CHECK_THROWS_WITH(model.set_decoder(decoder), Catch::Contains(wrong));
+    CHECK_THROWS_WITH(transcript_of(std::vector<float>(12), model.vocabulary(), &decoder, 1),
+                      Catch::Contains(wrong));
+  }
+  const Vocabulary last({"<pad>", " ", "a", "b", "c", "d"}, 5, "", "test");
+  CHECK_THROWS_WITH(model.set_decoder(Decoder(last, {})), Catch::Contains("with the blank 5"));
+  CHECK(model.decoder() == nullptr);
+  for (const bool searches : {false, true}) {
+    if (searches) model.set_decoder(Decoder(model.vocabulary(), {}));
+    CHECK_THROWS_WITH(model.decode(std::vector<float>(17)),
+                      Catch::Contains("outputs of 17 numbers, expected rows of 6 classes"));
+    CHECK(model.decode(std::vector<float>(18)).frames == 3);
+    CHECK(model.decode({}).frames == 0);
+  }
+  Waveform w = NoiseReader().read(FilePart{"100.wav"}, 8000, {});
+  for (const float wrong :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 1e20F}) {
+    w.samples[4000] = wrong;
+    CHECK_THROWS_WITH(model.transcribe(w), Catch::Contains("sample 4000 (0.5 s) is "));
+    model.set_decoder({});
+    RecognizerStream stream(model, 0.1);
+    CHECK_THROWS_WITH(stream.accept(w.samples), Catch::Contains("sample 4000 (0.5 s) is "));
+  }
+}
 
 TEST_CASE("times are seconds of the recording: frames of the output times hop and subsampling") {
   const TemporaryFolder folder;

@@ -1,5 +1,6 @@
 // train() as a call: what it prints, tells, leaves in the process, and writes.
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -189,6 +190,27 @@ TEST_CASE("train() reads its manifest once", "[trainer]") {
   o.observer = &remover;
   CHECK(train(c, o).steps == 1);
   CHECK_FALSE(std::filesystem::exists(remover.manifest));
+}
+
+TEST_CASE("train() takes little of its caller's stack", "[trainer]") {
+  const TrainingCorpus corpus;
+  Config c = corpus.config("run");
+  c.training.max_steps = 2;
+  int64_t steps = 0;
+  const std::function<void()> body = [&] { steps = train(c, {}).steps; };
+  pthread_attr_t attributes;
+  REQUIRE(pthread_attr_init(&attributes) == 0);
+  REQUIRE(pthread_attr_setstacksize(&attributes, 128 << 10) == 0);
+  pthread_t thread;
+  const auto run = [](void* work) -> void* {
+    (*static_cast<const std::function<void()>*>(work))();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run,
+                         const_cast<void*>(static_cast<const void*>(&body))) == 0);
+  REQUIRE(pthread_join(thread, nullptr) == 0);
+  REQUIRE(pthread_attr_destroy(&attributes) == 0);
+  CHECK(steps == 2);
 }
 
 TEST_CASE("train() prints nothing unasked, and tells its observer", "[trainer]") {

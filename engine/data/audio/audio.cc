@@ -44,20 +44,6 @@ void mix_down(const float* interleaved, size_t channels, int32_t channel, std::v
   }
 }
 
-// Full scale is 1, and files with the numbers of 32-bit integers are read. The power of what is far
-// beyond that is no float any more.
-constexpr float largest_sample = 1e10f;
-
-bool is_sample(float x) { return std::abs(x) <= largest_sample; }
-
-// The first that is not finite, or absurdly large; n: none is.
-size_t find_no_sample(const float* x, size_t n) {
-  unsigned bad = 0;
-  for (size_t i = 0; i < n; ++i) bad |= static_cast<unsigned>(!is_sample(x[i]));
-  if (bad == 0) return n;
-  return static_cast<size_t>(std::find_if_not(x, x + n, is_sample) - x);
-}
-
 [[noreturn]] void fail_sample(const std::string& name, int64_t at, int32_t rate, float value) {
   throw SoundError(SoundFault::no_number,
                    str(name, ": sample ", at, " (", static_cast<double>(at) / rate, " s) is ",
@@ -97,9 +83,8 @@ std::vector<float> read_mono(SoundSource& source, const AudioInfo& info, int64_t
               " samples, its header announces ", info.frames, " (damaged or truncated)"));
     mono.resize(done + static_cast<size_t>(got));
     if (channels > 1) mix_down(interleaved.data(), channels, channel, mono, done);
-    if (const size_t at = find_no_sample(to, static_cast<size_t>(got));
-        at < static_cast<size_t>(got))
-      fail_sample(name, first + static_cast<int64_t>(done + at), info.sample_rate, to[at]);
+    if (const int64_t at = find_no_sample({to, static_cast<size_t>(got)}); at >= 0)
+      fail_sample(name, first + static_cast<int64_t>(done) + at, info.sample_rate, to[at]);
   }
   return mono;
 }

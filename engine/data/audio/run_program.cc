@@ -95,7 +95,7 @@ class Child {
 
 // Reads what there is; false at the end.
 bool take(int fd, std::string& to) {
-  char buffer[1 << 16];
+  char buffer[1 << 12];  // of a stack that may be small
   const ssize_t n = ::read(fd, buffer, sizeof buffer);
   if (n > 0) to.append(buffer, static_cast<size_t>(n));
   return n > 0 || (n < 0 && errno == EINTR);

@@ -11,6 +11,27 @@ bool Waveform::is_digital_silence() const {
   return std::all_of(samples.begin(), samples.end(), [&](float v) { return v == samples.front(); });
 }
 
+namespace {
+
+// Files with the numbers of 32-bit integers are read.
+bool is_sample(float x) { return std::abs(x) <= 1e10f; }
+
+}  // namespace
+
+int64_t find_no_sample(std::span<const float> samples) {
+  unsigned bad = 0;
+  for (const float x : samples) bad |= static_cast<unsigned>(!is_sample(x));
+  if (bad == 0) return -1;
+  return std::find_if_not(samples.begin(), samples.end(), is_sample) - samples.begin();
+}
+
+void require_samples(std::span<const float> samples, int32_t sample_rate) {
+  const int64_t at = find_no_sample(samples);
+  if (at < 0) return;
+  fail_input("sample ", at, " (", static_cast<double>(at) / sample_rate, " s) is ",
+             samples[static_cast<size_t>(at)], ", expected one of about -1 to 1");
+}
+
 void require_channel(const AudioInfo& info, const AudioSegment& segment, const std::string& name) {
   if (segment.channel < info.channels) return;
   fail_input(name, ": has no channel ", segment.channel, ", it has ", info.channels,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct Waveform {
   }
   bool is_digital_silence() const;  // all samples are the same
 };
+
+// The first sample that is not finite or is far beyond full scale, above 1e10, whose power is no
+// float any more; -1: none is.
+int64_t find_no_sample(std::span<const float> samples);
+// Throws InputError that names the first such sample.
+void require_samples(std::span<const float> samples, int32_t sample_rate);
 
 struct AudioInfo {
   int32_t sample_rate = 0;

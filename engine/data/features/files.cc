@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "engine/io/descriptor.h"
 #include "engine/io/file.h"
@@ -36,13 +37,13 @@ Descriptor open_to_read(const std::string& path, Take take, uint64_t* size) {
 
 std::string read_up_to(const std::string& path, int file, size_t most) {
   std::string content;
-  char buffer[1 << 16];
+  std::vector<char> buffer(1 << 16);  // not of a stack that may be small
   while (content.size() < most) {
-    const ssize_t n = ::read(file, buffer, std::min(sizeof buffer, most - content.size()));
+    const ssize_t n = ::read(file, buffer.data(), std::min(buffer.size(), most - content.size()));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_input(path, ": cannot be read: ", std::strerror(errno));
     if (n == 0) break;
-    content.append(buffer, static_cast<size_t>(n));
+    content.append(buffer.data(), static_cast<size_t>(n));
   }
   return content;
 }

@@ -64,6 +64,7 @@ class TextSpeller {
   // spells the rest.
   TextSpeller(const Vocabulary& vocabulary, SpellingOptions options,
               const std::vector<Spelling>& lexicon = {});
+  TextSpeller(Vocabulary&&, SpellingOptions, const std::vector<Spelling>& = {}) = delete;
 
   // Words are what white space separates. `where` begins messages ("a.txt"). Throws InputError for
   // characters that no token stands for, naming them with their code points, for what is not

@@ -55,12 +55,19 @@ void set_posteriors(TimedText& t, const DecodedText& text) {
   }
 }
 
+int64_t count_frames(std::span<const float> logits, const Vocabulary& vocabulary) {
+  const int32_t classes = vocabulary.classes();
+  RONDO_CHECK(classes > 0 && logits.size() % static_cast<size_t>(classes) == 0, "outputs of ",
+              logits.size(), " numbers, expected rows of ", classes, " classes");
+  return static_cast<int64_t>(logits.size()) / classes;
+}
+
 // Of frames and classes.
 Transcript without_text(std::vector<float> logits, const Vocabulary& vocabulary) {
   Transcript t;
+  t.frames = count_frames(logits, vocabulary);
   t.logits = std::move(logits);
   t.classes = vocabulary.classes();
-  t.frames = static_cast<int64_t>(t.logits.size()) / t.classes;
   return t;
 }
 
@@ -74,7 +81,8 @@ void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const Tim
 Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
                          const Decoder* decoder, double frame_seconds, Confidence confidence) {
   if (decoder) {
-    const auto frames = static_cast<int64_t>(logits.size()) / vocabulary.classes();
+    require_fit(*decoder, vocabulary);
+    const int64_t frames = count_frames(logits, vocabulary);
     const auto texts = decoder->decode(logits.data(), static_cast<int32_t>(frames));
     return transcript_of(std::move(logits), vocabulary, texts, frame_seconds, confidence);
   }

@@ -1,7 +1,8 @@
 // What was recognised: a text, its words and labels with their times and probabilities.
 //
-// Errors: those of a decoder and of a forced alignment. Thread safety: plain data and pure
-// functions.
+// Errors: those of a decoder and of a forced alignment; Error for outputs that are not whole frames
+// of the vocabulary's classes, and for a decoder of other classes. Thread safety: plain data and
+// pure functions.
 #pragma once
 
 #include <cstdint>

@@ -59,8 +59,7 @@ TranscriptStream::State::State(const Vocabulary& v, const Decoder* d, double sec
   RONDO_CHECK(o.silence >= 0 && o.longest >= 0, "silence is ", o.silence, ", longest ", o.longest);
   RONDO_CHECK(seconds > 0, "frames of ", seconds, " seconds");
   if (d) {
-    RONDO_CHECK(d->vocabulary().classes() == v.classes(), "a decoder for ",
-                d->vocabulary().classes(), " classes, and outputs of ", v.classes());
+    require_fit(*d, v);
     search.emplace(*d);
   }
 }

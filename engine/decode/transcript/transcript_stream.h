@@ -50,6 +50,8 @@ class TranscriptStream {
   // transcript_of() takes them.
   TranscriptStream(const Vocabulary& vocabulary, const Decoder* decoder, double frame_seconds,
                    Confidence confidence = Confidence::mean, const EndpointOptions& options = {});
+  TranscriptStream(Vocabulary&&, const Decoder*, double, Confidence = Confidence::mean,
+                   const EndpointOptions& = {}) = delete;
   ~TranscriptStream();
   TranscriptStream(TranscriptStream&&) noexcept;
   TranscriptStream& operator=(TranscriptStream&&) noexcept;

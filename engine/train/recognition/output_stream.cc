@@ -81,6 +81,7 @@ OutputStream::State::State(Recognizer& model, double chunk_seconds, double most_
 
 void OutputStream::State::accept(std::span<const float> samples, std::vector<float>& outputs) {
   if (samples.empty()) return;
+  require_samples(samples, model_.description().config.features.rate);
   if (is_silent_) {
     if (silence_ == 0) silence_value_ = samples.front();
     is_silent_ =

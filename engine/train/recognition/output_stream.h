@@ -5,7 +5,8 @@
 //
 // Digital silence alone says nothing, so it waits until there is anything else, and counts then.
 //
-// Errors: InputError for a model that cannot stream, saying why. One thread at a time.
+// Errors: InputError for a model that cannot stream, saying why, and for samples that are not
+// finite. One thread at a time.
 #pragma once
 
 #include <limits>

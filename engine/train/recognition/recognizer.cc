@@ -126,6 +126,7 @@ Matrix Recognizer::features(const Waveform& audio) const {
   RONDO_CHECK(audio.sample_rate == f.rate, "audio at ", audio.sample_rate, " Hz, the model reads ",
               f.rate);
   if (description().config.task == Task::ctc && audio.is_digital_silence()) return {};
+  require_samples(audio.samples, f.rate);
   return FeatureExtractor(f).compute(audio.samples);
 }
 
@@ -160,6 +161,7 @@ std::vector<Prediction> Recognizer::predict(std::vector<Matrix> features) {
 }
 
 void Recognizer::set_decoder(std::optional<Decoder> decoder, bool on_device) {
+  if (decoder) require_fit(*decoder, vocabulary());
   state_->on_device.reset();
   state_->decoder = std::move(decoder);
   if (!state_->decoder || !on_device) return;

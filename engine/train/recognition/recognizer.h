@@ -59,8 +59,8 @@ class Recognizer {
   const Vocabulary& vocabulary() const;
   Session& session();
 
-  // Transcribes by ctc models. The waveform must have the model's sample rate (Error); one shorter
-  // than a frame gives empty text, and so does digital silence.
+  // Transcribes by ctc models. The waveform must have the model's sample rate (Error) and finite
+  // samples (InputError); one shorter than a frame gives empty text, and so does digital silence.
   Transcript transcribe(const Waveform& audio);
   // Takes features as the model was trained on, before normalisation.
   Transcript transcribe(Matrix features);
@@ -74,11 +74,12 @@ class Recognizer {
   // Of the image of a line, which `name` stands for in messages. None (0 frames) of a blank one,
   // which gets empty text.
   Matrix features(const GreyImage& image, const std::string& name = "the image") const;
-  // Decodes the model's output [frames, classes].
+  // Decodes the model's output [frames, classes]; Error for what is no whole frames.
   Transcript decode(std::vector<float> logits) const;
-  // How decode() finds the text: by this decoder, made for vocabulary(), or, without one, by the
-  // best class of each frame. `on_device`: predict() and decode() search on the model's device, for
-  // predict() all at once; throws what BatchDecoder does, and InputError where that is the CPU.
+  // How decode() finds the text: by this decoder, made for vocabulary() (Error for one of other
+  // classes), or, without one, by the best class of each frame. `on_device`: predict() and decode()
+  // search on the model's device, for predict() all at once; throws what BatchDecoder does, and
+  // InputError where that is the CPU.
   void set_decoder(std::optional<Decoder> decoder, bool on_device = false);
   // What the probabilities of characters and words are; see transcript_of().
   void set_confidence(Confidence confidence);

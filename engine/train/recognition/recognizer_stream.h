@@ -18,7 +18,8 @@
 // Latency: without one, text follows the sound by at most the chunk, plus a feature window and the
 // frames that subsampling makes into one, plus the time of computing.
 //
-// Errors: InputError for a model that cannot stream, saying why. One thread at a time.
+// Errors: InputError for a model that cannot stream, saying why, and for samples that are not
+// finite; Error for a decoder of other classes. One thread at a time.
 #pragma once
 
 #include <memory>
