@@ -82,8 +82,8 @@ struct DecoderKnowledge {
   std::vector<Spelling> lexicon;
   // A token that may stand between the lexicon's words, and at either end; -1: there is none.
   int32_t silence = -1;
-  // Phrases of whole words. What the lexicon does not have is no word, hot or not. Without borders
-  // between words they are found anywhere.
+  // Phrases of whole words; of one that is listed twice the last weight counts. What the lexicon
+  // does not have is no word, hot or not. Without borders between words they are found anywhere.
   std::vector<HotWord> hot_words;
 };
 

@@ -1,5 +1,6 @@
 #include "engine/decode/grammar.h"
 
+#include <map>
 #include <unordered_set>
 #include <utility>
 
@@ -220,14 +221,15 @@ std::shared_ptr<const Grammar::WordList> Grammar::list_words(const Vocabulary& v
   const auto list = std::make_shared<WordList>();
   std::vector<WordTrie::Entry> entries = listed_words(vocabulary, knowledge.lexicon, *list);
   std::unordered_map<int32_t, double> shares;
-  for (const HotWord& hot : hot_words) {
-    const std::vector<std::string> words = split_words(hot.phrase);
+  std::map<std::vector<std::string>, double> phrases;  // of one that is there twice, the last
+  for (const HotWord& hot : hot_words) phrases[split_words(hot.phrase)] = hot.weight;
+  for (const auto& [words, weight] : phrases) {
     for (const std::string& word : words) {
       if (phrase_symbols_ == PhraseSymbols::words) {
         const auto at = list->by_text.find(word);
         if (at == list->by_text.end()) continue;
         double& share = shares[at->second];
-        share = std::max(share, hot.weight / static_cast<double>(words.size()));
+        share = std::max(share, weight / static_cast<double>(words.size()));
       } else if (!takes_unknown_ && !list->by_text.contains(word)) {
         entries.push_back({symbols_of(word, vocabulary), word_called(word, *list), 0});
       }

@@ -16,6 +16,10 @@ PhraseMatcher::PhraseMatcher(std::span<const Phrase> phrases) {
   }
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Phrase* a, const Phrase* b) { return a->symbols < b->symbols; });
+  // Of those that are there twice the last one counts, and nothing of the others.
+  const auto others = std::unique(sorted.rbegin(), sorted.rend(),
+                                  [](auto* a, auto* b) { return a->symbols == b->symbols; });
+  sorted.erase(sorted.begin(), others.base());
   struct Part {
     size_t begin, end, depth;
   };
@@ -26,9 +30,7 @@ PhraseMatcher::PhraseMatcher(std::span<const Phrase> phrases) {
   for (size_t n = 0; n < parts.size(); ++n) {
     auto [begin, end, depth] = parts[n];
     double ending = 0, credit = 0;
-    // Of those that are there twice the last one counts.
-    for (; begin < end && sorted[begin]->symbols.size() == depth; ++begin)
-      ending = sorted[begin]->weight;
+    if (begin < end && sorted[begin]->symbols.size() == depth) ending = sorted[begin++]->weight;
     for (size_t i = begin; i < end; ++i) {
       credit = std::max(credit, sorted[i]->weight * static_cast<double>(depth) /
                                     static_cast<double>(sorted[i]->symbols.size()));

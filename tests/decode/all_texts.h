@@ -146,14 +146,15 @@ inline double lm_score(const LanguageModel& model, const std::vector<std::string
   return score + o.lm_weight * ln10 * (log10 + model.end_score(state));
 }
 
+// Of a phrase that is listed twice the last weight counts.
 inline double hot_score(const std::vector<HotWord>& hot, const std::vector<std::string>& words) {
+  std::map<std::vector<std::string>, double> weights;
+  for (const HotWord& h : hot) weights[split_words(h.phrase)] = h.weight;
   double score = 0;
-  for (const HotWord& h : hot) {
-    const std::vector<std::string> phrase = split_words(h.phrase);
+  for (const auto& [phrase, weight] : weights)
     for (size_t i = 0; i + phrase.size() <= words.size(); ++i)
       if (std::equal(phrase.begin(), phrase.end(), words.begin() + static_cast<ptrdiff_t>(i)))
-        score += h.weight;
-  }
+        score += weight;
   return score;
 }
 

@@ -3,32 +3,78 @@
 
 using namespace rondo;
 
+namespace {
+
+// Among them phrases that are listed twice, begin like others, overlap themselves, weigh nothing or
+// less, and hold more spaces than they need.
+const std::vector<std::vector<HotWord>> phrases = {
+    {{"ab", 2}, {"b", 0.5}, {"a b", 1}, {"ba b", 1}},
+    {{"ab", 4}, {"a  b ", 3}, {"ab", -1}, {"a b", 1.5}},
+    {{"a a", 1}, {"a", 0}, {"aa", 0.75}, {"a a a", -2}},
+    {{"b", -0.5}, {"b b", 1.25}, {"b", -0.25}, {"bb", 3}, {"bb", 0}},
+};
+
+}  // namespace
+
 TEST_CASE("hot words without any list of words, and where there are no words", "[decoder]") {
   const Scores s = random_scores(5, 4, 11);
   DecoderKnowledge k;
-  k.hot_words = {{"ab", 2}, {"b", 0.5}, {"a b", 1}, {"ba b", 1}};
   const DecoderOptions o = everything(true);
   const Vocabulary with_spaces(spaced, {}, "", "test");
-  Expected expected;
-  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
-    const std::string text = with_spaces.text(labels);
-    expected.add(text, p, hot_score(k.hot_words, split_words(text)), true);
+  for (const auto& hot : phrases) {
+    k.hot_words = hot;
+    Expected expected;
+    for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+      const std::string text = with_spaces.text(labels);
+      expected.add(text, p, hot_score(hot, split_words(text)), true);
+    }
+    compare(s, Decoder(with_spaces, o, k), expected);
   }
-  compare(s, Decoder(with_spaces, o, k), expected);
 
   // Anywhere, overlapping too.
   const Vocabulary without({"<blank>", "c", "a", "b"}, {}, "none", "test");
-  k.hot_words = {{"ab", 2}, {"b", 0.5}, {"aba", 1}};
-  Expected anywhere;
-  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
-    const std::string text = without.text(labels);
-    double worth = 0;
-    for (const HotWord& h : k.hot_words)
-      for (size_t at = 0; (at = text.find(h.phrase, at)) != std::string::npos; ++at)
-        worth += h.weight;
-    anywhere.add(text, p, worth, true);
+  for (const std::vector<HotWord>& hot : {std::vector<HotWord>{{"ab", 2}, {"b", 0.5}, {"aba", 1}},
+                                          {{"aa", 1}, {"a", 0.25}, {"aaa", -1}, {"aa", 0.5}}}) {
+    k.hot_words = hot;
+    std::map<std::string, double> weights;
+    for (const HotWord& h : hot) weights[h.phrase] = h.weight;
+    Expected anywhere;
+    for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+      const std::string text = without.text(labels);
+      double worth = 0;
+      for (const auto& [phrase, weight] : weights)
+        for (size_t at = 0; (at = text.find(phrase, at)) != std::string::npos; ++at)
+          worth += weight;
+      anywhere.add(text, p, worth, true);
+    }
+    compare(s, Decoder(without, o, k), anywhere);
   }
-  compare(s, Decoder(without, o, k), anywhere);
+}
+
+TEST_CASE("a phrase that is listed twice is as if its last line stood alone", "[decoder]") {
+  // Also in a narrow beam, which what has begun of a phrase decides about.
+  const Vocabulary with_spaces(spaced, {}, "", "test");
+  const Vocabulary without({"<blank>", "c", "a", "b"}, {}, "none", "test");
+  DecoderKnowledge nothing, model, lexicon;
+  model.language_model = LanguageModel::parse(word_model, "test");
+  lexicon.lexicon = {{"a", {2}}, {"ab", {2, 3}}, {"b", {3}}, {"aab", {2, 2, 3}}};
+  const std::vector<HotWord> twice = {
+      {"aab", 20}, {"a ab", 9}, {"b", 1}, {"aab", 0.5}, {"a ab", -1}};
+  const std::vector<HotWord> once = {{"b", 1}, {"aab", 0.5}, {"a ab", -1}};
+  for (const DecoderKnowledge& k : {nothing, model, lexicon}) {
+    for (const int32_t beam : {2, 5}) {
+      DecoderOptions o;
+      o.beam = beam;
+      const Decoder decoder(with_spaces, o, k);
+      for (unsigned seed = 0; seed < 10; ++seed) {
+        const Scores s = random_scores(40, 4, seed);
+        const auto found = decoder.with_hot_words(twice).decode(s.values.data(), s.frames);
+        const auto expected = decoder.with_hot_words(once).decode(s.values.data(), s.frames);
+        CHECK(found[0].text == expected[0].text);
+        CHECK(found[0].score == expected[0].score);
+      }
+    }
+  }
 }
 
 TEST_CASE("a hot word that the lexicon does not have is no word", "[decoder]") {
