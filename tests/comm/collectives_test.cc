@@ -54,6 +54,12 @@ TEST_CASE("all_reduce: exact sums and exact bytes for every size", "[all_reduce]
       check_all_reduce<double>(ranks, n, 256 * 1024);
     }
   }
+  for (int ranks : {5, 7}) {
+    for (size_t n : {0u, 1u, 4u, 5u, 8u, 71u}) {
+      check_all_reduce<float>(ranks, n, 256 * 1024);
+      check_all_reduce<double>(ranks, n, 256 * 1024);
+    }
+  }
 }
 
 TEST_CASE("all_reduce in pieces smaller than the chunks", "[all_reduce]") {
@@ -64,6 +70,15 @@ TEST_CASE("all_reduce in pieces smaller than the chunks", "[all_reduce]") {
     }
   }
   check_all_reduce<float>(3, 200'001, 4096);
+  // Messages of four f32 or two f64: chunks of whole ones, and on some ranks of one element more.
+  for (int ranks : {3, 5}) {
+    for (int chunk : {8, 12}) {
+      for (int more = 0; more < ranks; ++more) {
+        check_all_reduce<float>(ranks, static_cast<size_t>(ranks * chunk + more), 16);
+        check_all_reduce<double>(ranks, static_cast<size_t>(ranks * chunk + more), 16);
+      }
+    }
+  }
 }
 
 TEST_CASE("all_reduce: 2(N-1)/N of the bytes when chunks are even", "[all_reduce]") {

@@ -67,7 +67,7 @@ TEST_CASE("Who waits for a collective runs it; else the group's thread does", "[
 }
 
 TEST_CASE("broadcast from every root", "[group]") {
-  for (int ranks = 1; ranks <= 4; ++ranks) {
+  for (const int ranks : {1, 2, 3, 4, 5, 7}) {
     std::atomic<int> wrong{0};
     run_ranks(ranks, [&](int rank, Transport& transport) {
       const auto group = make_ring_group(transport);
@@ -84,7 +84,7 @@ TEST_CASE("broadcast from every root", "[group]") {
 }
 
 TEST_CASE("Nobody passes a barrier before everybody has reached it", "[group]") {
-  for (int ranks = 1; ranks <= 4; ++ranks) {
+  for (const int ranks : {1, 2, 3, 4, 5, 7}) {
     std::atomic<int> arrived{0}, early{0};
     run_ranks(ranks, [&](int rank, Transport& transport) {
       const auto group = make_ring_group(transport);
@@ -267,7 +267,7 @@ TEST_CASE("Verification costs a fixed number of small messages", "[group]") {
 }
 
 TEST_CASE("reduce_scatter: every rank has its chunk's sum, and sent all the others", "[group]") {
-  for (int ranks = 1; ranks <= 4; ++ranks) {
+  for (const int ranks : {1, 2, 3, 4, 5, 7}) {
     for (const size_t n : {0u, 1u, 3u, 64u, 1003u}) {
       for (const size_t message : {16u, 256u * 1024u}) {
         std::atomic<int> wrong{0};
@@ -297,7 +297,7 @@ TEST_CASE("reduce_scatter: every rank has its chunk's sum, and sent all the othe
 }
 
 TEST_CASE("all_gather of any dtype, exact bytes", "[group]") {
-  for (int ranks = 1; ranks <= 4; ++ranks) {
+  for (const int ranks : {1, 2, 3, 4, 5, 7}) {
     std::atomic<int> wrong{0};
     run_ranks(ranks, [&](int rank, Transport& transport) {
       Recorder recorder(transport);

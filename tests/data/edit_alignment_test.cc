@@ -108,6 +108,25 @@ TEST_CASE("counts of an alignment are those of the error rate", "[text]") {
   }
 }
 
+TEST_CASE("texts that are shifted are aligned, however far", "[text]") {
+  // Different characters in a row, which the other text has so many places earlier or later.
+  std::u32string row;
+  for (char32_t c = 0; c < 400; ++c) row += 0x4e00 + c;
+  for (size_t shift = 0; shift <= 40; ++shift) {
+    const std::u32string junk(shift, U'x');
+    for (const size_t more : {size_t{0}, size_t{1}, size_t{17}}) {
+      const std::u32string longer = junk + row + std::u32string(more, U'z');
+      const std::u32string later = row + std::u32string(shift, U'y');
+      const auto n = static_cast<int64_t>(shift), m = static_cast<int64_t>(more);
+      const int64_t changed = std::min(n, m);  // of what stands behind the row in both
+      const EditCounts there = counts_of(edits_of(later, longer));
+      CHECK(there == EditCounts{changed, n + m - changed, n - changed, 400 + n});
+      const EditCounts back = counts_of(edits_of(longer, later));
+      CHECK(back == EditCounts{changed, n - changed, n + m - changed, 400 + n + m});
+    }
+  }
+}
+
 TEST_CASE("of equal paths substitutions are taken", "[text]") {
   CHECK(letters_of(edits_of(U"ab", U"ba")) == "ss");  // not "d=i" or "i=d"
   CHECK(letters_of(edits_of(U"aa", U"a")) == "d=");

@@ -83,10 +83,12 @@ std::vector<DecodedText> search(const Scores& s, const DecoderOptions& o, int32_
 }  // namespace
 
 TEST_CASE("a beam that holds everything finds every text with its exact probability", "[beam]") {
-  for (unsigned seed = 0; seed < 12; ++seed) {
-    const Scores s = random_scores(2 + static_cast<int32_t>(seed % 4), 3, seed);
+  for (unsigned seed = 0; seed < 24; ++seed) {
+    // From one frame on, and from a model of nothing but the blank.
+    const int32_t classes = seed < 12 ? 3 : 1 + static_cast<int32_t>(seed % 4);
+    const Scores s = random_scores(1 + static_cast<int32_t>(seed % 5), classes, seed);
     for (const bool sum : {true, false}) {
-      const int32_t blank = static_cast<int32_t>(seed % 3);
+      const int32_t blank = static_cast<int32_t>(seed % static_cast<unsigned>(classes));
       const auto expected = all_texts(s, sum, blank);
       const auto found = search(s, options(100000, 100000, sum), blank);
       INFO("seed " << seed << " sum " << sum);
@@ -117,6 +119,25 @@ TEST_CASE("a narrow beam gives lower bounds, and what it gives is there", "[beam
     as_good += found.front().labels == best->first;
   }
   CHECK(as_good >= 38);
+}
+
+TEST_CASE(
+    "of equal prefixes the beam holds as many as it has room for, those that were there first",
+    "[beam]") {
+  // One frame: each class is a text, and all are as probable; the empty text was there.
+  const Scores even{1, 5, std::vector<float>(5, 0.25F)};
+  for (int32_t beam = 1; beam <= 6; ++beam) {
+    const auto found = search(even, options(beam, 10));
+    REQUIRE(static_cast<int32_t>(found.size()) == std::min(beam, 5));
+    CHECK(found[0].labels.empty());
+    for (size_t i = 1; i < found.size(); ++i)
+      CHECK(found[i].labels == std::vector<int32_t>{static_cast<int32_t>(i)});
+  }
+  // Some are better than the equal ones.
+  const Scores some{1, 5, {0, 1, 2, 1, 1}};
+  CHECK(search(some, options(3, 10)).size() == 3);
+  CHECK(search(some, options(3, 10))[0].labels == std::vector<int32_t>{2});
+  CHECK(search(some, options(3, 10))[2].labels == std::vector<int32_t>{3});
 }
 
 TEST_CASE("the sum over alignments can prefer what no best alignment does", "[beam]") {

@@ -24,6 +24,7 @@ TEST_CASE("a language model of words scores each text as by itself", "[decoder]"
       DecoderKnowledge k;
       k.language_model = model;
       if (seed % 2 == 1) k.hot_words = {{"ab", 1.5}, {"a b", 2}, {"bb", 3}, {"b", -1}};
+      if (seed == 2) k.hot_words = {{"a a", 1}, {"bb", 2}, {"a a", -0.5}, {"bb b", 1}};
       const Decoder decoder(vocabulary, o, k);
       CHECK(decoder.unit() == ModelUnit::words);
       Expected expected;
@@ -76,8 +77,9 @@ TEST_CASE("what a text is made of is told", "[decoder]") {
 TEST_CASE("a lexicon lets its words alone be found, by any of their spellings", "[decoder]") {
   // Phonemes: "one" has two pronunciations, "won" sounds like one of them, "i" begins "in".
   const Vocabulary vocabulary({"W", "<eps>", "N", "I"}, {}, "every", "test");
-  const std::vector<Spelling> lexicon = {
-      {"one", {0, 2}}, {"one", {0, 3, 2}}, {"won", {0, 2}}, {"i", {3}}, {"in", {3, 2}}};
+  // A line that is there twice is one; "inn" has a label twice in a row.
+  const std::vector<Spelling> lexicon = {{"one", {0, 2}}, {"one", {0, 3, 2}}, {"won", {0, 2}},
+                                         {"i", {3}},      {"in", {3, 2}},     {"inn", {3, 2, 2}}};
   DecoderOptions o = everything(true);
   const LanguageModel model = LanguageModel::parse(R"(\data\
 ngram 1=6
@@ -104,8 +106,10 @@ ngram 2=2
       o.sum = sum;
       DecoderKnowledge k;
       k.lexicon = lexicon;
+      k.lexicon.push_back({"won", {0, 2}});
       if (seed % 2 == 0) k.language_model = model;
       if (seed >= 2) k.hot_words = {{"won", 1}, {"i one", 2}, {"in", -0.5}};
+      if (seed == 3) k.hot_words = {{"i i", 3}, {"inn", 1}, {"i i", 1.5}, {"i", 0}};
       Expected expected;
       for (const auto& [labels, p] : all_sequences(s, 1, sum)) {
         std::vector<std::string> words;
@@ -364,6 +368,9 @@ TEST_CASE("lexicons and hot words that are wrong name the line", "[lexicon]") {
   CHECK_THROWS_WITH(parse_lexicon("\xff a\n", vocabulary, "l"), Contains("l:1: "));
   const auto hot = parse_hot_words("new york\nab\t-2.5\n", 7, "h");
   CHECK(hot == std::vector<HotWord>{{"new york", 7}, {"ab", -2.5}});
+  // A weight is that of its line; empty lines, lines twice and several spaces.
+  CHECK(parse_hot_words("ab\t-2.5\n\n \nnew  york \r\nab\t 0 \nab\nab", 7, "h") ==
+        std::vector<HotWord>{{"ab", -2.5}, {"new york", 7}, {"ab", 0}, {"ab", 7}, {"ab", 7}});
   CHECK_THROWS_WITH(parse_hot_words("a\nab\tx\n", 1, "h"), Contains("h:2: the weight is 'x'"));
   CHECK_THROWS_WITH(parse_hot_words("\t3\n", 1, "h"), Contains("h:1: has a weight and no word"));
   CHECK_THROWS_WITH(parse_hot_words("ab\tnan\n", 1, "h"), Contains("the weight is 'nan'"));

@@ -1,5 +1,6 @@
 // Texts in outputs: how they are spelled, where their words lie, how recordings are cut, and the
 // formats of other programs.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -244,6 +245,41 @@ TEST_CASE("where a text fits worst is told") {
   CHECK(fit.end >= 6.6);
   CHECK(fit.end - fit.begin == Approx(1));
   CHECK(t.fit(0, 5).score == 0);
+}
+
+TEST_CASE("where a text fits worst is the worst of all seconds, and of what is shorter") {
+  std::mt19937 random(8);
+  for (int round = 0; round < 300; ++round) {
+    AlignedText t;
+    // Ten frames a second, three, one, and frames of no known length, of which fifty are one.
+    t.frame_seconds = std::vector<double>{0.1, 0.3, 0.9, 1}[static_cast<size_t>(round % 4)];
+    const auto second =
+        static_cast<size_t>(std::vector<int>{10, 3, 1, 50}[static_cast<size_t>(round % 4)]);
+    const size_t frames = random() % 120;
+    for (size_t f = 0; f < frames; ++f)
+      t.shortfall.push_back(random() % 3 == 0 ? static_cast<float>(random() % 8) : 0);
+    const size_t first = random() % (frames + 1), end = first + random() % (frames + 1 - first);
+    double worst = 0;
+    for (size_t from = first; from < end; ++from) {
+      double sum = 0;
+      for (size_t f = from; f < std::min(from + second, end); ++f) {
+        sum += static_cast<double>(t.shortfall[f]);
+        worst = std::max(worst, sum);
+      }
+    }
+    const double unit = t.frame_seconds;
+    const AlignedText::Fit fit =
+        t.fit(static_cast<double>(first) * unit, static_cast<double>(end) * unit);
+    INFO("round " << round << ": frames " << first << " to " << end << " of " << frames);
+    CHECK(fit.score == -worst);
+    const auto begins = static_cast<size_t>(std::llround(fit.begin / unit));
+    const auto ends = static_cast<size_t>(std::llround(fit.end / unit));
+    REQUIRE((begins >= first && begins <= ends && ends <= std::max(end, first)));
+    CHECK(ends - begins <= second);
+    double found = 0;
+    for (size_t f = begins; f < ends; ++f) found += static_cast<double>(t.shortfall[f]);
+    if (worst > 0) CHECK(found == worst);
+  }
 }
 
 TEST_CASE("each line of a text is a subtitle, with the words that nothing spells") {

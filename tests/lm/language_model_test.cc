@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <sstream>
 
@@ -156,6 +157,127 @@ TEST_CASE("states are as short as they can be", "[lm]") {
   CHECK(m.word("c") == LanguageModel::unknown);
   CHECK(m.text(m.word("b")) == "b");
   CHECK(m.end_score(m.empty_context()) == -1);
+}
+
+namespace {
+
+using Ngram = std::vector<std::string>;
+
+// The n-grams of a model, each with log10 p and its back-off weight, and what they say of a word.
+struct Definition {
+  std::vector<std::map<Ngram, std::pair<double, double>>> orders;
+
+  double score(const Ngram& before, const std::string& word) const {
+    const size_t longest = std::min(before.size(), orders.size() - 1);
+    double total = 0;
+    for (size_t n = longest;; --n) {
+      const Ngram context(before.end() - static_cast<ptrdiff_t>(n), before.end());
+      Ngram whole = context;
+      whole.push_back(word);
+      const auto found = orders[n].find(whole);
+      if (found != orders[n].end()) return total + found->second.first;
+      if (n == 0) return total + orders[0].at({"<unk>"}).first;
+      const auto backoff = orders[n - 1].find(context);
+      if (backoff != orders[n - 1].end()) total += backoff->second.second;
+    }
+  }
+  std::string arpa() const {
+    std::string text = "\\data\\\n";
+    for (size_t n = 1; n <= orders.size(); ++n)
+      text += str("ngram ", n, "=", orders[n - 1].size(), "\n");
+    for (size_t n = 1; n <= orders.size(); ++n) {
+      text += str("\n\\", n, "-grams:\n");
+      for (const auto& [words, weights] : orders[n - 1]) {
+        text += str(weights.first, "\t");
+        for (size_t i = 0; i < n; ++i) text += (i > 0 ? " " : "") + words[i];
+        if (n < orders.size() && weights.second != 0) text += str("\t", weights.second);
+        text += "\n";
+      }
+    }
+    return text + "\n\\end\\\n";
+  }
+};
+
+// Few words, so that n-grams repeat a word, begin like others and lack those between; weights are
+// multiples of 1/8, whose sums are exact.
+Definition random_model(int order, std::mt19937& random) {
+  const auto weight = [&](int least) {
+    return least / 8.0 + static_cast<double>(random() % 17) / 8;
+  };
+  const std::vector<std::string> words = {"a", "b", "c", "<unk>"};
+  Definition d;
+  d.orders.resize(static_cast<size_t>(order));
+  for (const char* word : {"<s>", "</s>", "a", "b", "c", "<unk>"})
+    d.orders[0][{word}] = {weight(-24), random() % 3 == 0 ? 0 : weight(-12)};
+  d.orders[0][{"<s>"}].first = -99;
+  for (size_t n = 1; n < d.orders.size(); ++n) {
+    for (const auto& [context, unused] : d.orders[n - 1]) {
+      if (context.back() == "</s>") continue;
+      for (const char* word : {"a", "b", "c", "<unk>", "</s>"}) {
+        if (random() % 3 != 0) continue;
+        Ngram longer = context;
+        longer.push_back(word);
+        d.orders[n][longer] = {weight(-24), random() % 3 == 0 ? 0 : weight(-12)};
+      }
+    }
+  }
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("scores are those of the definition, whatever n-grams there are", "[lm]") {
+  const TemporaryFolder folder;
+  std::mt19937 random(3);
+  const std::vector<std::string> said = {"a", "b", "c", "elsewhere", "</s>"};
+  for (int round = 0; round < 40; ++round) {
+    const int order = 1 + round % 4;
+    const Definition d = random_model(order, random);
+    const std::string arpa = d.arpa();
+    INFO(arpa);
+    build_language_model(folder.write("m.arpa", arpa), folder.path("m.lm"), 0);
+    for (const LanguageModel& m :
+         {LanguageModel::parse(arpa, "m"), LanguageModel::open(folder.path("m.lm"))}) {
+      REQUIRE(m.order() == order);
+      int wrong = 0;
+      // Sentences of every four words, and what may begin in their middle.
+      for (int n = 0; n < 5 * 5 * 5 * 5; ++n) {
+        for (const bool begins : {true, false}) {
+          LanguageModel::State state = begins ? m.begin_sentence() : m.empty_context();
+          Ngram before = begins ? Ngram{"<s>"} : Ngram{};
+          for (int i = 0, rest = n; i < 4; ++i, rest /= 5) {
+            const std::string& word = said[static_cast<size_t>(rest % 5)];
+            const std::string known = word == "elsewhere" ? "<unk>" : word;
+            wrong += m.end_score(state) != d.score(before, "</s>");
+            wrong += m.score(state, m.word(word), state) != d.score(before, known);
+            before.push_back(known);
+          }
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("every word of many is found, and no other", "[lm]") {
+  std::string unigrams;
+  constexpr int words = 1000;
+  for (int i = 0; i < words; ++i) unigrams += str("-", 1 + i % 7, "\tw", i, "\n");
+  const LanguageModel m =
+      LanguageModel::parse(str("\\data\\\nngram 1=", words + 2,
+                               "\n\\1-grams:\n-99\t<s>\n-2\t</s>\n", unigrams, "\\end\\\n"),
+                           "m");
+  CHECK(m.order() == 1);
+  CHECK(m.words() == words + 3);
+  LanguageModel::State state = m.begin_sentence();
+  for (int i = 0; i < words; ++i) {
+    const std::string text = str("w", i);
+    CHECK(m.text(m.word(text)) == text);
+    CHECK(m.score(state, m.word(text), state) == -(1 + i % 7));
+    CHECK(m.word(str("w", i, "w")) == LanguageModel::unknown);
+  }
+  CHECK(m.word("") == LanguageModel::unknown);
+  CHECK(m.end_score(state) == -2);
 }
 
 TEST_CASE("compressed files and files of other systems are read", "[lm]") {

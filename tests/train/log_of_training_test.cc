@@ -85,6 +85,45 @@ TEST_CASE("an utterance whose loss is not finite counts in no line's mean") {
   }
 }
 
+TEST_CASE("a dev utterance with more text than its frames can spell counts in no mean of losses") {
+  const TrainingCorpus corpus(6, 7);
+  Config c = corpus.config("plain");
+  c.optimizer.learning_rate = 1e-30;
+  c.training.max_steps = 2;
+  c.training.validate_every_steps = 2;
+  const auto dev_loss = [&](int ranks) {
+    require_success(train_on(ranks, c));
+    const auto validations = log_events(c.training.checkpoint_dir, "validation");
+    REQUIRE(!validations.empty());
+    return validations.back().at("loss");
+  };
+  const double mean = dev_loss(1);
+  REQUIRE(mean > 0);
+  // Two more that cannot be, the first and the last, twice the same.
+  corpus.folder.write("short.npy", npy_bytes(std::vector<float>(8, 0.5F), 4));
+  const std::string impossible = "{\"features_filepath\": \"short.npy\", \"text\": \"aa\"}\n";
+  corpus.folder.write("dev.jsonl",
+                      impossible + bytes_of(corpus.folder.path("dev.jsonl")) + impossible);
+  for (const int64_t batch_frames : {30, 60, 100000}) {
+    for (const int ranks : {1, 2, 3}) {
+      CAPTURE(batch_frames, ranks);
+      c.data.batch_frames = batch_frames;
+      c.training.tensorboard = corpus.folder.path(str("board", batch_frames, ranks));
+      c.training.checkpoint_dir = corpus.folder.path(str("run", batch_frames, ranks));
+      CHECK(dev_loss(ranks) == Approx(mean).epsilon(1e-5));
+      const Series shown = read_events(c.training.tensorboard).at("loss/dev");
+      REQUIRE(!shown.empty());
+      CHECK(shown.back().second == Approx(mean).epsilon(1e-5));
+    }
+  }
+  // Of nothing there is no mean.
+  corpus.folder.write("dev.jsonl", impossible);
+  c.training.tensorboard = corpus.folder.path("empty");
+  c.training.checkpoint_dir = corpus.folder.path("nothing");
+  CHECK(dev_loss(1) == "nan");
+  CHECK(!read_events(c.training.tensorboard).contains("loss/dev"));
+}
+
 TEST_CASE("the log's start, memory and end are of this run") {
   const ColumnCorpus corpus;
   Config c = corpus.config("run");

@@ -155,4 +155,25 @@ TEST_CASE("a slow rank is named after a few updates, and not at every one") {
   CHECK(slow.add({0.1, 0.5, 0.1}, 100) != "");
   SlowRanks one(1);
   CHECK(one.add({5}, 0) == "");
+  // Of two ranks the other one is the measure; exactly twice as long is slow, 20 ms more is needed.
+  const auto said_of = [](const std::vector<double>& seconds) {
+    SlowRanks ranks(static_cast<int>(seconds.size()));
+    std::string text;
+    for (int i = 0; i < 4; ++i) text += ranks.add(seconds, i);
+    return text;
+  };
+  CHECK(said_of({0.25, 0.5}).starts_with("rank 1 is slow: 0.50 s per update, the others 0.25 s"));
+  CHECK(said_of({0.5, 0.25}).starts_with("rank 0 is slow"));
+  CHECK(said_of({0.25, 0.4375}) == "");
+  CHECK(said_of({0.0078125, 0.0234375}) == "");
+  CHECK(said_of({1, 1, 1, 1, 3}).starts_with("rank 4 is slow"));
+  CHECK(said_of({3, 1, 1, 3, 1}) != "");
+  CHECK(said_of({3, 3, 3, 1, 1}) == "");
+  // Each rank has a minute of its own.
+  SlowRanks two(3);
+  for (int i = 0; i < 3; ++i) CHECK(two.add({0.1, 0.1, 1}, i) == "");
+  CHECK(two.add({0.1, 0.1, 1}, 3).starts_with("rank 2"));
+  for (int i = 4; i < 7; ++i) two.add({9, 0.1, 0.1}, i);
+  CHECK(two.add({9, 0.1, 0.1}, 62) == "");
+  CHECK(two.add({9, 0.1, 0.1}, 64.5).starts_with("rank 0"));
 }
