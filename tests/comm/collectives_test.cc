@@ -201,6 +201,27 @@ TEST_CASE("bf16 on the wire: half the bytes, rounded per hop, equal on all ranks
   }
 }
 
+TEST_CASE("Few numbers are doubled where there is memory for what every round brings",
+          "[all_reduce]") {
+  // An array arrives in each of floor(log2 N) rounds, and one more unless N is a power of two.
+  for (int ranks = 2; ranks <= 40; ++ranks) {
+    int power = 1, arrive = 0;
+    for (; 2 * power <= ranks; power *= 2) ++arrive;
+    if (power < ranks) ++arrive;
+    for (const size_t n : {size_t{1}, size_t{3}, static_cast<size_t>(most_doubled)}) {
+      INFO(ranks << " ranks, " << n << " numbers");
+      std::vector<double> numbers(n);
+      const size_t needed = static_cast<size_t>(arrive) * n * sizeof(double);
+      CHECK(!fits_doubling(view(numbers), ranks, needed - 1));
+      CHECK(fits_doubling(view(numbers), ranks, needed + n * sizeof(double)));
+    }
+  }
+  std::vector<double> many(static_cast<size_t>(most_doubled) + 1);
+  std::vector<float> single(1);
+  CHECK(!fits_doubling(view(many), 2, size_t{1} << 20));
+  CHECK(!fits_doubling(view(single), 2, size_t{1} << 20));
+}
+
 TEST_CASE("chunk_range covers everything once, sizes within one", "[all_reduce]") {
   for (int64_t n : {0, 1, 5, 17, 1000}) {
     for (int chunks = 1; chunks <= 7; ++chunks) {

@@ -218,6 +218,28 @@ TEST_CASE("the interval of a rate is that of its distribution", "[text]") {
   CHECK(bootstrap_interval(right)->high == 0);
 }
 
+TEST_CASE("an interval ends between the two nearest of the thousand rates", "[text]") {
+  // Rates are multiples of 1/n. Of 1000 in order the 2.5 percentile lies at 0.025 * 999 = 24.975,
+  // counted from 0, the 97.5 percentile at 974.025.
+  int between_low = 0, between_high = 0;
+  for (size_t n = 20; n < 400; ++n) {
+    std::vector<EditCounts> utterances(n, {0, 0, 0, 1});
+    for (size_t i = 0; i < n; i += 3) utterances[i].substitutions = 1;
+    const auto interval = bootstrap_interval(utterances);
+    const double low = interval->low * static_cast<double>(n),
+                 high = interval->high * static_cast<double>(n);
+    INFO(n << " utterances: " << low << " to " << high);
+    const bool whole_low = std::abs(low - std::round(low)) < 1e-9,
+               whole_high = std::abs(high - std::round(high)) < 1e-9;
+    if (!whole_low) CHECK(low - std::floor(low) == Approx(0.975));
+    if (!whole_high) CHECK(high - std::floor(high) == Approx(0.025));
+    between_low += !whole_low;
+    between_high += !whole_high;
+  }
+  CHECK(between_low > 0);
+  CHECK(between_high > 0);
+}
+
 TEST_CASE("the interval holds the true rate about as often as it says", "[text]") {
   // Words of an utterance are wrong together: each utterance of 1 to 8 words has its own rate.
   std::mt19937 random(1);
