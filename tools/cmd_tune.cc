@@ -52,7 +52,7 @@ void add_outputs(const TuneOptions& o, const std::string& path, TuningData& all)
     KnownOutputs& known = all.utterances[before + static_cast<size_t>(h.utterance)];
     known.scores.assign(h.scores.begin(), h.scores.end());
     // Compared with what a decoder finds, which is in the order of reading.
-    known.reference = model.alphabet().turned(
+    known.reference = model.alphabet().in_label_order(
         reference_text(data->entry(h.utterance), model.alphabet()).value_or(std::string()));
   });
 }

@@ -116,14 +116,13 @@ Alphabet Alphabet::reading_leftwards() const {
   return other;
 }
 
-// The units of a text, in the order in which they are read.
-std::vector<Alphabet::Unit> Alphabet::turned(std::vector<Unit> units) const {
+std::vector<Alphabet::Unit> Alphabet::in_order(std::vector<Unit> units, Order order) const {
   if (!leftwards_) return units;
   std::vector<char32_t> signs;
   for (const Unit& u : units) signs.push_back(u.sign);
-  std::vector<Unit> in_order;
-  for (const size_t i : leftward_order(signs)) in_order.push_back(std::move(units[i]));
-  return in_order;
+  std::vector<Unit> out;
+  for (const size_t i : order(signs)) out.push_back(std::move(units[i]));
+  return out;
 }
 
 std::vector<Alphabet::Unit> Alphabet::units_of(std::string_view text) const {
@@ -146,9 +145,16 @@ std::string Alphabet::text_of(const std::vector<Unit>& units) {
   return text;
 }
 
-std::string Alphabet::turned(std::string_view text) const {
-  if (!leftwards_) return std::string(text);
-  return long_labels_.empty() ? in_leftward_order(text) : text_of(turned(units_of(text)));
+std::string Alphabet::in_order(std::string_view text, Order order) const {
+  return leftwards_ ? text_of(in_order(units_of(text), order)) : std::string(text);
+}
+
+std::string Alphabet::in_label_order(std::string_view text) const {
+  return in_order(text, leftward_order);
+}
+
+std::string Alphabet::in_text_order(std::string_view labels) const {
+  return in_order(labels, logical_order);
 }
 
 EncodedText Alphabet::encode(std::string_view text) const {
@@ -164,11 +170,11 @@ EncodedText Alphabet::encode(std::string_view text) const {
   };
   // Without marks in the alphabet they are characters as others.
   if (long_labels_.empty()) {
-    for (const char32_t c : code_points(turned(normal)))
+    for (const char32_t c : code_points(in_label_order(normal)))
       take(labels_, c, [&] { return describe(c); });
     return out;
   }
-  for (const Unit& u : turned(units_of(normal))) {
+  for (const Unit& u : in_order(units_of(normal), leftward_order)) {
     if (u.mark.empty()) {
       take(labels_, u.sign, [&] { return describe(u.sign); });
     } else {
@@ -218,7 +224,7 @@ std::string Alphabet::decode(std::span<const int32_t> labels) const {
     const std::vector<char32_t> points = code_points(symbol);
     units.push_back(points.size() == 1 ? Unit{points[0], {}} : Unit{sign_of_mark, symbol});
   }
-  if (leftwards_) return text_of(turned(std::move(units)));
+  if (leftwards_) return text_of(in_order(std::move(units), logical_order));
   if (words_ && !out.empty()) out.pop_back();
   return out;
 }

@@ -50,7 +50,8 @@ class Alphabet final : public TextEncoder {
   Alphabet reading_leftwards() const;
   bool reads_leftwards() const { return leftwards_; }
   // A text in the order of its labels, and back.
-  std::string turned(std::string_view text) const;
+  std::string in_label_order(std::string_view text) const;
+  std::string in_text_order(std::string_view labels) const;
 
   // normalize_transcript, then a label per symbol. Those outside the alphabet are
   // left out of the labels and listed.
@@ -66,7 +67,9 @@ class Alphabet final : public TextEncoder {
     std::string mark;  // empty: the sign is the character
   };
   std::vector<Unit> units_of(std::string_view text) const;
-  std::vector<Unit> turned(std::vector<Unit> units) const;
+  using Order = std::vector<size_t> (*)(std::span<const char32_t>);  // of reading_order.h
+  std::vector<Unit> in_order(std::vector<Unit> units, Order order) const;
+  std::string in_order(std::string_view text, Order order) const;
   static std::string text_of(const std::vector<Unit>& units);
 
   EncodedText encode_words(const std::string& text) const;

@@ -236,4 +236,10 @@ TEST_CASE("a transcript of a line from right to left has its words in the order 
   CHECK(t.words[1].probability == Approx(0.7));
   CHECK((t.words[2].text == bet + gimel && t.words[2].begin == 10 && t.words[2].end == 13));
   CHECK((t.characters[2].text == "1" && t.characters[2].begin == 6 && t.characters[3].begin == 4));
+  // A mark is one sign.
+  Transcript noisy;
+  for (const std::string& c : {alef, std::string(" "), std::string("[noise]")})
+    noisy.text += noisy.characters.emplace_back(TimedText::Token{c, 0, 1, 1}).text;
+  turn_leftwards(noisy);
+  CHECK(noisy.text == alef + " [noise]");
 }

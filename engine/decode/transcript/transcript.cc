@@ -119,13 +119,24 @@ Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary
 
 namespace {
 
+std::string text_of(std::span<const TimedText::Token> tokens) {
+  std::string text;
+  for (const TimedText::Token& t : tokens) text += t.text;
+  return text;
+}
+
 void turn(TimedText& t) {
-  std::vector<char32_t> begins;
-  for (const TimedText::Token& c : t.characters) begins.push_back(code_points(c.text).at(0));
+  constexpr char32_t undirected = 0xfffc;  // a mark, which is one sign
+  std::vector<char32_t> signs;
+  for (const TimedText::Token& c : t.characters) {
+    const std::vector<char32_t> points = code_points(c.text);
+    signs.push_back(points.size() == 1 ? points[0] : undirected);
+  }
+  const bool is_of_tokens = t.text == text_of(t.characters);
   std::vector<TimedText::Token> characters;
-  for (const size_t i : leftward_order(begins)) characters.push_back(std::move(t.characters[i]));
+  for (const size_t i : logical_order(signs)) characters.push_back(std::move(t.characters[i]));
   t.characters = std::move(characters);
-  t.text = in_leftward_order(t.text);
+  t.text = is_of_tokens ? text_of(t.characters) : in_logical_order(t.text);
   t.words.clear();
   double letters = 0;  // of the word
   for (const TimedText::Token& c : t.characters) {

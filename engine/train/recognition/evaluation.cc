@@ -235,7 +235,7 @@ class Evaluator {
         if (!options_.decoder)
           found[n] =
               vocabulary_.text(model_.each().empty() ? labels_of(h.labels) : together(lengths, n));
-        h.text = text_->turned(found[n]);
+        h.text = text_->in_text_order(found[n]);
         const auto reference = reference_text(data_.entry(h.utterance), *text_);
         if (options_.references && reference) result.errors.add(*reference, h.text);
       }
