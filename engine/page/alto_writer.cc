@@ -1,15 +1,12 @@
 // ALTO 4 (https://www.loc.gov/standards/alto/v4/), or the ALTO file that a page is from.
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <pugixml.hpp>
 #include <string>
 #include <string_view>
 
-#include "engine/data/image/orientation.h"
 #include "engine/page/page_writers.h"
 #include "engine/page/xml.h"
+#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -21,21 +18,27 @@ class AltoText {
   AltoText(const PageFile& page, bool has_glyphs) : page_(page), has_glyphs_(has_glyphs) {}
 
   void place(pugi::xml_node node, const ImageBox& shown) const {
-    const ImageBox b = page_.is_as_stored ? as_stored(shown) : shown;
+    const page::FileBox b = page::in_units_of_file(page_, shown);
     const auto number = [](double value) {
       char text[32];
       std::snprintf(text, sizeof text, "%.6g", value);
       return std::string(text);
     };
-    page::set(node, "HPOS", number(b.left / page_.x_scale));
-    page::set(node, "VPOS", number(b.top / page_.y_scale));
-    page::set(node, "WIDTH", number(b.width / page_.x_scale));
-    page::set(node, "HEIGHT", number(b.height / page_.y_scale));
+    page::set(node, "HPOS", number(b.left));
+    page::set(node, "VPOS", number(b.top));
+    page::set(node, "WIDTH", number(b.width));
+    page::set(node, "HEIGHT", number(b.height));
   }
 
-  // Into a TextLine without texts.
+  // Into a TextLine without texts. The schema wants a String even of an empty one, and Glyphs of
+  // one code point.
   void fill(pugi::xml_node node, const PageLine& of, const ReadLine& line) const {
-    if (line.words.empty()) return;
+    if (line.words.empty()) {
+      pugi::xml_node string = node.append_child(page::name_like(node, "String").c_str());
+      if (of.problem.empty()) place(string, box_on(of.region, page_.size, page_.image));
+      page::set(string, "CONTENT", "");
+      return;
+    }
     const page::CharacterPlaces places(page_, of, line);
     const auto add = [&](pugi::xml_node to, const char* name, std::span<const ReadCharacter> part) {
       pugi::xml_node child = to.append_child(page::name_like(node, name).c_str());
@@ -50,23 +53,16 @@ class AltoText {
       page::set(string, "WC", page::confidence_text(page::confidence_of(word)));
       if (!has_glyphs_) continue;
       for (const ReadCharacter& c : word) {
-        pugi::xml_node glyph = add(string, "Glyph", std::span(&c, 1));
-        page::set(glyph, "CONTENT", c.text);
-        page::set(glyph, "GC", page::confidence_text(c.confidence));
+        for (const char32_t point : code_points(c.text)) {
+          pugi::xml_node glyph = add(string, "Glyph", std::span(&c, 1));
+          page::set(glyph, "CONTENT", to_utf8(point));
+          page::set(glyph, "GC", page::confidence_text(c.confidence));
+        }
       }
     }
   }
 
  private:
-  ImageBox as_stored(const ImageBox& b) const {
-    const auto at = [&](int32_t x, int32_t y) {
-      return shown_at(x, y, page_.size.width, page_.size.height, inverse(page_.size.orientation));
-    };
-    const ShownPoint p = at(b.left, b.top), q = at(b.left + b.width, b.top + b.height);
-    return {static_cast<int32_t>(std::min(p.x, q.x)), static_cast<int32_t>(std::min(p.y, q.y)),
-            static_cast<int32_t>(std::abs(p.x - q.x)), static_cast<int32_t>(std::abs(p.y - q.y))};
-  }
-
   const PageFile& page_;
   bool has_glyphs_;
 };
@@ -90,7 +86,7 @@ std::string filled_in(const PageFile& page, std::span<const ReadLine> lines) {
     for (const char* name : {"String", "SP", "HYP"}) {
       while (pugi::xml_node old = page::child_of(node, name)) node.remove_child(old);
     }
-    if (page.lines[i].problem.empty()) text.fill(node, page.lines[i], lines[i]);
+    text.fill(node, page.lines[i], page.lines[i].problem.empty() ? lines[i] : ReadLine{});
   }
   return page::document_text(document, true);
 }
@@ -143,7 +139,7 @@ std::string to_alto(const PageFile& page, std::span<const ReadLine> lines,
       const PageLine& of = page.lines[i];
       if (!of.problem.empty()) continue;
       pugi::xml_node line = block.append_child("TextLine");
-      page::set(line, "ID", of.id);
+      page::set(line, "ID", b.line_ids[i - b.first]);
       text.place(line, box_on(of.region, page.size, page.image));
       if (!of.region.baseline.empty())
         page::set(line, "BASELINE", page::points_text(of.region.baseline));

@@ -48,11 +48,12 @@ void add_word(pugi::xml_node node, const page::CharacterPlaces& places,
   }
 }
 
-void add_line(pugi::xml_node block, const PageFile& p, size_t number, const ReadLine& line) {
+void add_line(pugi::xml_node block, const PageFile& p, size_t number, const std::string& id,
+              const ReadLine& line) {
   const PageLine& of = p.lines[number];
   pugi::xml_node node =
       element(block, "span", "ocr_line", bbox("bbox", box_on(of.region, p.size, p.image)));
-  page::set(node, "id", of.id);
+  page::set(node, "id", id);
   add_text(block, "\n");
   if (line.words.empty()) return;
   const page::CharacterPlaces places(p, of, line);
@@ -92,7 +93,7 @@ std::string to_hocr(const PageFile& p, std::span<const ReadLine> lines,
     page::set(block, "id", b.id);
     add_text(block, "\n");
     for (size_t i = b.first; i < b.end; ++i) {
-      if (p.lines[i].problem.empty()) add_line(block, p, i, lines[i]);
+      if (p.lines[i].problem.empty()) add_line(block, p, i, b.line_ids[i - b.first], lines[i]);
     }
     add_text(sheet, "\n");
   }

@@ -9,7 +9,9 @@
 #include <sstream>
 
 #include "engine/data/features/files.h"
+#include "engine/data/image/orientation.h"
 #include "engine/page/xml.h"
+#include "engine/text/characters.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -90,6 +92,20 @@ std::string confidence_text(double confidence, double scale) {
   return text;
 }
 
+FileBox in_units_of_file(const PageFile& page, const ImageBox& shown) {
+  FileBox box{static_cast<double>(shown.left), static_cast<double>(shown.top),
+              static_cast<double>(shown.width), static_cast<double>(shown.height)};
+  if (page.is_as_stored) {
+    const auto at = [&](double x, double y) {
+      return shown_at(x, y, page.size.width, page.size.height, inverse(page.size.orientation));
+    };
+    const ShownPoint p = at(box.left, box.top), q = at(box.left + box.width, box.top + box.height);
+    box = {std::min(p.x, q.x), std::min(p.y, q.y), std::abs(p.x - q.x), std::abs(p.y - q.y)};
+  }
+  return {box.left / page.x_scale, box.top / page.y_scale, box.width / page.x_scale,
+          box.height / page.y_scale};
+}
+
 std::string points_text(std::span<const ImagePoint> points) {
   std::string text;
   for (const ImagePoint& p : points) text += str(text.empty() ? "" : " ", p.x, ",", p.y);
@@ -116,22 +132,52 @@ ImageBox CharacterPlaces::box_of(std::span<const ReadCharacter> part) const {
   return box;
 }
 
+namespace {
+
+// What XML allows as an ID: other characters become '_', and it begins with a letter or '_'.
+std::string as_id(const std::string& name) {
+  std::string id;
+  for (const char32_t c : code_points(name)) {
+    const bool is_inner = (c >= '0' && c <= '9') || c == '-' || c == '.';
+    if (id.empty() && is_inner) id += '_';
+    id += is_inner || is_letter(c) ? to_utf8(c) : "_";
+  }
+  return id;
+}
+
+// Names that no two elements of a document have. `wanted`: by those that have names already.
+class Ids {
+ public:
+  explicit Ids(const PageFile& page) {
+    for (const PageLine& line : page.lines) wanted_.insert({as_id(line.id), as_id(line.block)});
+  }
+  // The name, or one of this kind where there is none or another has it.
+  std::string take(const std::string& name, const char* kind, size_t number) {
+    std::string id = as_id(name);
+    if (id.empty() || taken_.contains(id)) {
+      do {
+        id = str(kind, number++);
+      } while (wanted_.contains(id) || taken_.contains(id));
+    }
+    taken_.insert(id);
+    return id;
+  }
+
+ private:
+  std::set<std::string> wanted_, taken_;
+};
+
+}  // namespace
+
 std::vector<Block> blocks_of(const PageFile& page) {
   std::vector<Block> blocks;
-  std::set<std::string> named, taken;
-  for (const PageLine& line : page.lines) named.insert({line.id, line.block});
+  Ids ids(page);
   for (size_t first = 0, end = 0; first < page.lines.size(); first = end) {
     while (end < page.lines.size() && page.lines[end].block == page.lines[first].block) ++end;
-    Block block{page.lines[first].block, first, end, {}};
-    if (block.id.empty() || taken.contains(block.id)) {
-      size_t number = blocks.size() + 1;
-      do {
-        block.id = str("block_", number++);
-      } while (named.contains(block.id) || taken.contains(block.id));
-    }
-    taken.insert(block.id);
+    Block block{ids.take(page.lines[first].block, "block_", blocks.size() + 1), {}, first, end, {}};
     int32_t left = page.size.width, top = page.size.height, right = 0, bottom = 0;
     for (size_t i = first; i < end; ++i) {
+      block.line_ids.push_back(ids.take(page.lines[i].id, "line_", i + 1));
       if (!page.lines[i].problem.empty()) continue;
       const ImageBox b = box_on(page.lines[i].region, page.size, page.image);
       left = std::min(left, b.left), top = std::min(top, b.top);

@@ -6,9 +6,12 @@
 //
 // - hOCR 1.2: ocr_page, ocr_carea, ocr_line, ocrx_word with x_wconf, ocrx_cinfo with x_bboxes and
 //   x_confs
-// - ALTO 4: TextBlock, TextLine, String with WC, SP; Glyph with GC, which version 2 does not have
-// - PAGE 2019: TextLine with TextEquiv and its conf, and the text of the whole region
-// New ALTO and PAGE-XML have the baselines of lines that have one.
+// - ALTO 4: TextBlock, TextLine, String with WC, SP; a Glyph with GC for each code point, which
+//   version 2 does not have. A line read as nothing has an empty String.
+// - PAGE 2019: TextLine with TextEquiv and its conf, and the text of the whole region. Where a file
+//   has Words and as many are read, they keep their places and get the new texts; other Words are
+//   those of the reading.
+// New ALTO and PAGE-XML have the baselines of lines that have one, and ids that XML allows.
 //
 // Confidences of words and lines are means of their characters', 0 to 1 (hOCR: to 100); that of a
 // character is the model's probability, or the least where it consists of several labels.

@@ -1,9 +1,11 @@
 // PAGE-XML of 2019, or the PAGE file that a page is from.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 #include <map>
 #include <pugixml.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -25,7 +27,7 @@ void set_text(pugi::xml_node node, const std::string& text, double confidence) {
   constexpr std::array behind =
       std::to_array<std::string_view>({"TextStyle", "UserDefined", "Labels"});
   pugi::xml_node before;
-  if (page::is_named(node, "TextLine")) {
+  if (!page::is_named(node, "TextRegion")) {
     for (const pugi::xml_node& child : node.children()) {
       const bool is_behind =
           std::find(behind.begin(), behind.end(), page::local_name(child)) != behind.end();
@@ -55,19 +57,86 @@ std::string now() {
   return text;
 }
 
+// Corners on the page: the schema has no others.
+std::string on_page(std::vector<ImagePoint> points, const PageFile& page) {
+  for (ImagePoint& p : points) {
+    p = {std::clamp(p.x, 0, page.size.width), std::clamp(p.y, 0, page.size.height)};
+  }
+  return page::points_text(points);
+}
+
+// Words of a line that had others, where the model has seen them.
+class NewWords {
+ public:
+  NewWords(const PageFile& page, pugi::xml_node sheet) : page_(page) {
+    page::for_each_below(
+        sheet, [&](const pugi::xml_node& node) { ids_.insert(node.attribute("id").value()); });
+  }
+
+  void add(pugi::xml_node node, const PageLine& of, const ReadLine& line) {
+    remove_children(node, "Word");
+    if (line.words.empty()) return;
+    pugi::xml_node last;  // of what stands before them
+    for (const char* name : {"AlternativeImage", "Coords", "Baseline"}) {
+      for (const pugi::xml_node& child : node.children())
+        if (page::is_named(child, name)) last = child;
+    }
+    const page::CharacterPlaces places(page_, of, line);
+    for (size_t i = 0; i < line.words.size(); ++i) {
+      const std::string name = page::name_like(node, "Word");
+      last = last ? node.insert_child_after(name.c_str(), last) : node.prepend_child(name.c_str());
+      page::set(last, "id", unused_id(str("word_", of.number + 1, "_", i + 1)));
+      page::set(last.append_child(page::name_like(node, "Coords").c_str()), "points",
+                corners_in_file(places.box_of(line.words[i])));
+      set_text(last, page::word_text(line.words[i]), page::confidence_of(line.words[i]));
+    }
+  }
+
+ private:
+  std::string corners_in_file(const ImageBox& shown) const {
+    const page::FileBox b = page::in_units_of_file(page_, shown);
+    const auto whole = [](double at) { return std::max(static_cast<int32_t>(std::lround(at)), 0); };
+    const int32_t right = whole(b.left + b.width), bottom = whole(b.top + b.height);
+    return page::points_text(ImageRegion::of_box({whole(b.left), whole(b.top),
+                                                  right - whole(b.left), bottom - whole(b.top)})
+                                 .corners);
+  }
+  std::string unused_id(std::string id) {
+    while (!ids_.insert(id).second) id += "_";
+    return id;
+  }
+
+  const PageFile& page_;
+  std::set<std::string> ids_;
+};
+
+// A Word that is read anew where it was keeps its place.
+void set_words(pugi::xml_node node, const PageLine& of, const ReadLine& line, NewWords& anew) {
+  std::vector<pugi::xml_node> words;
+  for (const pugi::xml_node& child : node.children())
+    if (page::is_named(child, "Word")) words.push_back(child);
+  if (words.empty()) return;
+  if (words.size() != line.words.size()) return anew.add(node, of, line);
+  for (size_t i = 0; i < words.size(); ++i) {
+    remove_children(words[i], "Glyph");  // of another reading
+    set_text(words[i], page::word_text(line.words[i]), page::confidence_of(line.words[i]));
+  }
+}
+
 std::string filled_in(const PageFile& page, std::span<const ReadLine> lines) {
   pugi::xml_document document;
   page::reread(document, page);
   const pugi::xml_node sheet = page::child_of(document.document_element(), "Page");
   const std::vector<pugi::xml_node> nodes = page::text_lines(sheet, page);
   std::vector<std::string> texts(nodes.size());
+  NewWords anew(page, sheet);
   for (size_t i = 0; i < lines.size(); ++i) {
     pugi::xml_node node = nodes.at(page.lines[i].number);
     texts[page.lines[i].number] = lines[i].text;
-    // Of another reading, which the new text would contradict.
-    remove_children(node, "Word");
+    const bool is_read = page.lines[i].problem.empty();
+    set_words(node, page.lines[i], is_read ? lines[i] : ReadLine{}, anew);
     remove_children(node, "TextEquiv");
-    if (page.lines[i].problem.empty()) set_text(node, lines[i].text, lines[i].confidence);
+    if (is_read) set_text(node, lines[i].text, lines[i].confidence);
   }
   // A region's text is that of its own lines, between which others may lie that are of regions
   // within it. One without lines of its own has none.
@@ -83,14 +152,6 @@ std::string filled_in(const PageFile& page, std::span<const ReadLine> lines) {
   }
   for (const auto& [region, text] : regions) set_text(region, text, -1);
   return page::document_text(document, true);
-}
-
-// Corners on the page: the schema has no others.
-std::string on_page(std::vector<ImagePoint> points, const PageFile& page) {
-  for (ImagePoint& p : points) {
-    p = {std::clamp(p.x, 0, page.size.width), std::clamp(p.y, 0, page.size.height)};
-  }
-  return page::points_text(points);
 }
 
 void add_place(pugi::xml_node node, const ImageRegion& region, const PageFile& page) {
@@ -127,7 +188,7 @@ std::string to_page_xml(const PageFile& page, std::span<const ReadLine> lines,
     for (size_t i = b.first; i < b.end; ++i) {
       if (!page.lines[i].problem.empty()) continue;
       pugi::xml_node line = region.append_child("TextLine");
-      page::set(line, "id", page.lines[i].id);
+      page::set(line, "id", b.line_ids[i - b.first]);
       add_place(line, page.lines[i].region, page);
       set_text(line, lines[i].text, lines[i].confidence);
       add_line(text, lines[i].text);

@@ -78,11 +78,18 @@ std::string name_like(const pugi::xml_node& node, const std::string& name);
 
 // Lines of one region that follow each other.
 struct Block {
-  std::string id;  // no two have the same
+  std::string id;                     // no two blocks or lines have the same,
+  std::vector<std::string> line_ids;  // and all are as XML wants them
   size_t first = 0, end = 0;
   ImageBox box;  // around the lines
 };
 std::vector<Block> blocks_of(const PageFile& page);
+
+// A box of the image as its page file has it.
+struct FileBox {
+  double left = 0, top = 0, width = 0, height = 0;
+};
+FileBox in_units_of_file(const PageFile& page, const ImageBox& shown);
 
 // "x,y x,y ..."
 std::string points_text(std::span<const ImagePoint> points);

@@ -120,8 +120,48 @@ TEST_CASE("nothing of the old reading stays in ALTO that is filled in", "[page]"
   const std::string with_prefix = to_alto(opened(folder, prefixed), lines, "test");
   CHECK(texts_of(with_prefix) == Texts{"neu", "zwei Wörter", "", "", "n"});
   CHECK(found(with_prefix, "<([a-zA-Z]+)[ />]").empty());
+  // Every line has a String, as the schema wants.
+  CHECK(found(filled, "<String[^>]*CONTENT=\"([^\"]*)\"") ==
+        Texts{"neu", "zwei", "Wörter", "", "", "n"});
   // A new document has no line that has no place.
   CHECK(texts_of(to_page_xml(page, lines, "test")) == Texts{"neu", "zwei Wörter", "", "n"});
+}
+
+TEST_CASE("Words of PAGE-XML keep their places where as many are read", "[page]") {
+  const TemporaryFolder folder;
+  const auto word = [](const std::string& id, const std::string& points) {
+    return "<pc:Word id=\"" + id + "\"><pc:Coords points=\"" + points +
+           "\"/><pc:Glyph id=\"g\"/><pc:TextEquiv><pc:Unicode>alt</pc:Unicode></pc:TextEquiv>"
+           "<pc:TextStyle/></pc:Word>";
+  };
+  const auto line_of = [&](const std::string& id, int row, const std::string& words) {
+    return "<pc:TextLine id=\"" + id + "\"><pc:Coords points=\"" +
+           str("0,", 40 * row, " 200,", 40 * row, " 200,", 40 * row + 40, " 0,", 40 * row + 40) +
+           "\"/>" + words +
+           "<pc:TextEquiv><pc:Unicode>alt</pc:Unicode></pc:TextEquiv></pc:TextLine>";
+  };
+  const std::string two = word("word_2_1", "0,0 9,0 9,9") + word("b", "9,0 20,0 20,9");
+  // Twice the size of the image: as many words, more of them, none, and a line without Words.
+  PageFile page =
+      opened(folder,
+             "<pc:PcGts xmlns:pc=\"http://schema.primaresearch.org/PAGE/gts/pagecontent/"
+             "2019-07-15\"><pc:Page imageFilename=\"p.png\" imageWidth=\"440\" "
+             "imageHeight=\"320\"><pc:TextRegion id=\"r\">" +
+                 line_of("l1", 0, two) + line_of("l2", 1, two) + line_of("l3", 2, two) +
+                 line_of("l4", 3, "") + "</pc:TextRegion></pc:Page></pc:PcGts>");
+  const std::string filled = to_page_xml(page, readings({"ab c", "d e f", "", "g"}), "test");
+  CHECK(texts_of(filled) == Texts{"ab c", "d e f", "", "g"});
+  CHECK(found(filled, "<pc:Word id=\"([^\"]*)\"") ==
+        Texts{"word_2_1", "b", "word_2_1_", "word_2_2", "word_2_3"});
+  CHECK(found(filled, "<pc:Word[^>]*>\\s*<pc:Coords points=\"([^\"]*)\"") ==
+        Texts{"0,0 9,0 9,9", "9,0 20,0 20,9", "0,40 18,40 18,80 0,80", "38,40 58,40 58,80 38,80",
+              "78,40 98,40 98,80 78,80"});
+  CHECK(found(filled, "<pc:TextEquiv conf=\"0.5\">\\s*<pc:Unicode>([^<]*)<") ==
+        Texts{"ab", "c", "ab c", "d", "e", "f", "d e f", "g"});
+  CHECK(filled.find("Glyph") == std::string::npos);
+  // Styles stand behind texts.
+  CHECK(found(filled, "</pc:TextEquiv>\\s*<pc:(TextStyle)").size() == 2);
+  CHECK(filled.find("alt") == std::string::npos);
 }
 
 TEST_CASE("regions of PAGE-XML get the texts of their own lines, whatever is read first",
@@ -341,7 +381,8 @@ TEST_CASE("outlines, baselines and blocks of new documents stay on their page", 
   }
 }
 
-TEST_CASE("names of images and lines are as they were in whatever is written", "[page]") {
+TEST_CASE("names of images are as they were in whatever is written, ids as XML wants them",
+          "[page]") {
   // What ends a string or an element, begins an entity or separates properties.
   const std::string image = "a \"b\" C:\\d\\'e'; bbox <&amp;.png", id = "l\"\\'<&amp;;";
   PageFile page = parse_page(page_xml(region("r", line("l", ""))), "");
@@ -354,16 +395,15 @@ TEST_CASE("names of images and lines are as they were in whatever is written", "
        {to_page_xml(page, read, "test"), to_alto(page, read, "test")}) {
     const PageFile again = parse_page(document, "p.xml");
     CHECK(again.image_name == image);
-    CHECK(again.lines.at(0).id == id);
-    CHECK(again.lines[0].block == "b" + id);
+    CHECK(again.lines.at(0).id == "l_____amp__");
+    CHECK(again.lines[0].block == "bl_____amp__");
   }
   const std::string hocr = to_hocr(page, read, "test");
   CHECK(found(hocr, "<title>([^<]*)<") == Texts{"a \"b\" C:\\d\\'e'; bbox &lt;&amp;amp;.png"});
   // In hOCR a backslash stands before a quote in a name, and before a backslash.
   CHECK_THAT(hocr, Contains("title=\"image &quot;a \\&quot;b\\&quot; C:\\\\d\\\\'e'; bbox "
                             "&lt;&amp;amp;.png&quot;; bbox 0 0 220 160; ppageno 0\""));
-  CHECK(found(hocr, "class=\"ocr_line\"[^>]* id=\"([^\"]*)\"") ==
-        Texts{"l&quot;\\'&lt;&amp;amp;;"});
+  CHECK(found(hocr, "class=\"ocr_line\"[^>]* id=\"([^\"]*)\"") == Texts{"l_____amp__"});
 }
 
 TEST_CASE("how sure the model is, of characters, words and lines", "[page]") {
@@ -444,14 +484,17 @@ TEST_CASE("a text that is filled in stands where the schema of PAGE-XML has it",
                                                 {"TextStyle", "UserDefined", "Labels"},
                                                 {"UserDefined", "Labels"}}) {
     Texts wanted = {"Coords", "Baseline", "TextEquiv", "Unicode"};
+    Texts with_word = {"Coords",  "Baseline",  "Word",   "TextEquiv",
+                       "Unicode", "TextEquiv", "Unicode"};
     std::string end;
     for (const std::string& name : behind) {
       wanted.push_back(name);
+      with_word.push_back(name);
       end += "<" + name + "/>";
     }
     const std::string begin = coords + "<Baseline points='0,30 200,30'/>";
     CHECK(names(begin, end) == wanted);
-    CHECK(names(begin + "<Word>" + old + "</Word>" + old + old, end) == wanted);
+    CHECK(names(begin + "<Word>" + old + "</Word>" + old + old, end) == with_word);
   }
   // In a region its own text style alone is behind it.
   const PageFile page =
