@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -111,8 +113,11 @@ void write_tensor(FileWriter& file, const TensorToWrite& tensor) {
   }
 }
 
+constexpr std::string_view half_name = "F16";
+
 struct Entry {
   StoredTensor tensor;
+  bool is_half = false;
   uint64_t begin = 0;
   uint64_t end = 0;
 };
@@ -140,10 +145,13 @@ Entry parse_entry(const std::string& file, const std::string& name, const Json& 
   Entry entry;
   entry.tensor.name = name;
   const Json& dtype = value.at("dtype");
-  const auto known = dtype.is_string() ? dtype_from(dtype.get<std::string>()) : std::nullopt;
+  entry.is_half = dtype.is_string() && dtype.get<std::string>() == half_name;
+  const auto known = entry.is_half       ? DType::f32
+                     : dtype.is_string() ? dtype_from(dtype.get<std::string>())
+                                         : std::nullopt;
   if (!known) {
     fail_input(where, " has the dtype ", dtype.dump_replacing(),
-               ", expected F32, BF16, F64, I32, I64 or U8");
+               ", expected F32, BF16, F16, F64, I32, I64 or U8");
   }
   entry.tensor.dtype = *known;
   if (!value.at("shape").is_array()) fail_input(where, ": its shape is not a list");
@@ -163,10 +171,12 @@ Entry parse_entry(const std::string& file, const std::string& name, const Json& 
     fail_input(where, " lies at bytes ", entry.begin, " to ", entry.end,
                " of the data, but the file has ", data.size(), " (is it truncated?)");
   }
-  const auto bytes = byte_count(entry.tensor.shape, *known);
+  auto bytes = byte_count(entry.tensor.shape, *known);
+  if (bytes && entry.is_half) *bytes /= 2;
   if (!bytes || *bytes != entry.end - entry.begin) {
     fail_input(where, " has the shape ", shape_text(entry.tensor.shape), " of ",
-               stored_name(*known), ", but ", entry.end - entry.begin, " bytes");
+               entry.is_half ? half_name : stored_name(*known), ", but ", entry.end - entry.begin,
+               " bytes");
   }
   entry.tensor.bytes = data.subspan(entry.begin, *bytes);
   return entry;
@@ -185,6 +195,17 @@ Json parse_header(const std::string& file, std::string_view text) {
 }
 
 }  // namespace
+
+float half_to_float(uint16_t half) {
+  const uint32_t sign = uint32_t{half} >> 15 << 31, exponent = half >> 10 & 31;
+  const uint32_t fraction = half & 1023;
+  if (exponent == 0) {
+    const float value = std::ldexp(static_cast<float>(fraction), -24);
+    return sign != 0 ? -value : value;
+  }
+  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
 
 void write_safetensors(FileWriter& file, std::span<const TensorToWrite> tensors,
                        const StringMap& metadata) {
@@ -272,7 +293,20 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
                  entry.begin < next ? " (it overlaps the one before)" : " (a hole)");
     }
     next = entry.end;
-    align(entry.tensor);
+    if (entry.is_half) {
+      const size_t count = entry.tensor.bytes.size() / sizeof(uint16_t);
+      std::vector<uint64_t>& wide = realigned_.emplace_back((count + 1) / 2);
+      for (size_t i = 0; i < count; ++i) {
+        uint16_t half;
+        std::memcpy(&half, entry.tensor.bytes.data() + i * sizeof half, sizeof half);
+        const float value = half_to_float(half);
+        std::memcpy(reinterpret_cast<std::byte*>(wide.data()) + i * sizeof value, &value,
+                    sizeof value);
+      }
+      entry.tensor.bytes = std::as_bytes(std::span(wide)).first(count * sizeof(float));
+    } else {
+      align(entry.tensor);
+    }
     index_[entry.tensor.name] = tensors_.size();
     tensors_.push_back(std::move(entry.tensor));
   }

@@ -6,6 +6,8 @@
 // element size, then by name, so that each is aligned to its elements; the header is padded with
 // spaces so that the data begin at a multiple of 64.
 //
+// Tensors of F16 are read as f32.
+//
 // Errors: a file that is not a valid safetensors file is an InputError naming the file and what is
 // wrong; it is checked whole on opening, so later access cannot fail. Thread safety: an opened file
 // is immutable and may be shared.
@@ -30,6 +32,9 @@
 namespace rondo {
 
 using StringMap = std::map<std::string, std::string>;
+
+// Of IEEE 754's binary16.
+float half_to_float(uint16_t half);
 
 // A tensor to write. The bytes come from `data` (borrowed until the write returns), or, if that is
 // null, from `fill`, which is called with consecutive pieces: the way for memory of another device.
@@ -104,7 +109,7 @@ class SafetensorsFile {
   std::vector<StoredTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_;
   StringMap metadata_;
-  std::deque<std::vector<uint64_t>> realigned_;  // copies of tensors that other writers misaligned
+  std::deque<std::vector<uint64_t>> realigned_;  // copies of tensors that are misaligned, or F16
   std::vector<SafetensorsFile> joined_;          // whose bytes these tensors are
 };
 

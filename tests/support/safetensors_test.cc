@@ -1,5 +1,6 @@
 #include "engine/io/safetensors.h"
 
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -153,6 +154,22 @@ TEST_CASE("a foreign file with misaligned data is read correctly", "[safetensors
   CHECK(values[1] == -2);
 }
 
+TEST_CASE("tensors of F16 are read as f32", "[safetensors]") {
+  // 1, -2, the greatest, the smallest, the smallest normal one, infinity, no number, zeros.
+  const uint16_t halves[] = {0x3c00, 0xc000, 0x7bff, 0x0001, 0x0400, 0xfc00, 0x7e00, 0x8000, 0};
+  const std::string data(reinterpret_cast<const char*>(halves), sizeof halves);
+  const std::string bytes =
+      file_bytes("{\"h\":" + tensor_json("F16", "[3,3]", "[0,18]") + "}", data);
+  const SafetensorsFile file(std::as_bytes(std::span(bytes.data(), bytes.size())), "m");
+  CHECK(file.at("h").describe() == "f32[3, 3]");
+  const auto values = file.at("h").as<float>();
+  REQUIRE(values.size() == 9);
+  CHECK((values[0] == 1 && values[1] == -2 && values[2] == 65504));
+  CHECK((values[3] == 0x1p-24f && values[4] == 0x1p-14f));
+  CHECK((std::isinf(values[5]) && values[5] < 0 && std::isnan(values[6])));
+  CHECK((values[7] == 0 && std::signbit(values[7]) && values[8] == 0 && !std::signbit(values[8])));
+}
+
 TEST_CASE("a file that lacks what is expected names file and tensor", "[safetensors]") {
   TemporaryDirectory dir;
   const float f[6] = {};
@@ -183,8 +200,10 @@ TEST_CASE("each kind of malformed file is named", "[safetensors]") {
   CHECK_THAT(error_of("{}", "x"), Contains("1 bytes at the end belong to no tensor"));
   CHECK_THAT(error_of(one("3")), Contains("'w' is not described by a JSON object"));
   CHECK_THAT(error_of(one("{}")), Contains("has no 'dtype'"));
-  CHECK_THAT(error_of(one(tensor_json("F16", "[1]", "[0,2]")), "xx"),
-             Contains("has the dtype \"F16\", expected F32"));
+  CHECK_THAT(error_of(one(tensor_json("F8_E5M2", "[2]", "[0,2]")), "xx"),
+             Contains("has the dtype \"F8_E5M2\", expected F32"));
+  CHECK_THAT(error_of(one(tensor_json("F16", "[3]", "[0,4]")), "xxxx"),
+             Contains("has the shape [3] of F16, but 4 bytes"));
   CHECK_THAT(error_of(one(R"({"dtype":3,"shape":[],"data_offsets":[0,0]})")),
              Contains("has the dtype 3"));
   CHECK_THAT(error_of(one(tensor_json("F32", "3", "[0,0]"))), Contains("shape is not a list"));

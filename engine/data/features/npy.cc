@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/io/safetensors.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
@@ -132,21 +133,6 @@ class Dictionary {
   std::string_view rest_;
   std::string_view name_;
 };
-
-float half_to_float(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
-  const uint32_t exponent = (h >> 10) & 0x1fu, fraction = h & 0x3ffu;
-  float magnitude;
-  if (exponent == 31) {
-    magnitude =
-        fraction ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  } else if (exponent == 0) {
-    magnitude = std::ldexp(static_cast<float>(fraction), -24);
-  } else {
-    magnitude = std::ldexp(static_cast<float>(fraction | 0x400u), static_cast<int>(exponent) - 25);
-  }
-  return sign ? -magnitude : magnitude;
-}
 
 template <class T>
 T load(const std::byte* p) {
