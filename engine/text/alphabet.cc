@@ -44,6 +44,13 @@ void note_unknown(std::vector<UnknownText>& unknown, const std::string& what) {
   }
 }
 
+bool is_one_character(const std::vector<char32_t>& points) {
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (!continues_character(points[i - 1], points[i])) return false;
+  }
+  return !points.empty();
+}
+
 // A mark is one sign that is written in no direction.
 constexpr char32_t sign_of_mark = 0xfffc;
 
@@ -65,16 +72,17 @@ Alphabet::Alphabet(std::vector<std::string> symbols) : symbols_(std::move(symbol
 void Alphabet::add_symbol(const std::string& symbol, int32_t label) {
   const auto points = code_points(symbol);
   const bool is_long = words_ || is_mark(symbol);
-  if ((!is_long && points.size() != 1) || to_nfc(symbol) != symbol)
-    fail_input(
-        "alphabet: symbol ", label - 1, " is \"", symbol,
-        "\", expected exactly one character in Unicode normal form C, or a mark in brackets");
+  if ((!is_long && !is_one_character(points)) || to_nfc(symbol) != symbol)
+    fail_input("alphabet: symbol ", label - 1, " is \"", symbol,
+               "\", expected one character in Unicode normal form C, or a mark in brackets");
+  const bool is_cluster = !is_long && points.size() > 1;
   const bool is_new =
-      is_long ? long_labels_.emplace(symbol.substr(0, symbol.size() - words_), label).second
-              : labels_.emplace(points[0], label).second;
+      is_long      ? long_labels_.emplace(symbol.substr(0, symbol.size() - words_), label).second
+      : is_cluster ? clusters_.emplace(std::u32string(points.begin(), points.end()), label).second
+                   : labels_.emplace(points[0], label).second;
   if (!is_new)
-    fail_input("alphabet: symbol ", is_long ? "'" + symbol + "'" : describe(points[0]),
-               " occurs twice");
+    fail_input("alphabet: symbol ",
+               is_long || is_cluster ? "'" + symbol + "'" : describe(points[0]), " occurs twice");
 }
 
 Alphabet Alphabet::from_transcripts(std::span<const std::string> transcripts,
@@ -161,27 +169,42 @@ EncodedText Alphabet::encode(std::string_view text) const {
   const std::string normal = normalize_transcript(text);
   if (words_) return encode_words(normal);
   EncodedText out;
-  const auto take = [&](const auto& labels, const auto& symbol, auto&& name) {
-    if (const auto found = labels.find(symbol); found != labels.end()) {
+  const std::vector<Unit> units = in_order(units_of(normal), leftward_order);
+  std::vector<char32_t> signs;
+  for (const Unit& u : units) signs.push_back(u.sign);
+  for (size_t i = 0; i < units.size();) {
+    const std::string& mark = units[i].mark;
+    if (mark.empty()) {
+      const auto [label, count] = label_at(std::span(signs).subspan(i));
+      if (count > 0) {
+        out.labels.push_back(label);
+      } else {
+        note_unknown(out.unknown, describe(signs[i]));
+      }
+      i += std::max<size_t>(count, 1);
+      continue;
+    }
+    if (const auto found = long_labels_.find(mark); found != long_labels_.end()) {
       out.labels.push_back(found->second);
     } else {
-      note_unknown(out.unknown, name());
+      note_unknown(out.unknown, "'" + mark + "'");
     }
-  };
-  // Without marks in the alphabet they are characters as others.
-  if (long_labels_.empty()) {
-    for (const char32_t c : code_points(in_label_order(normal)))
-      take(labels_, c, [&] { return describe(c); });
-    return out;
-  }
-  for (const Unit& u : in_order(units_of(normal), leftward_order)) {
-    if (u.mark.empty()) {
-      take(labels_, u.sign, [&] { return describe(u.sign); });
-    } else {
-      take(long_labels_, u.mark, [&] { return "'" + u.mark + "'"; });
-    }
+    ++i;
   }
   return out;
+}
+
+std::pair<int32_t, size_t> Alphabet::label_at(std::span<const char32_t> rest) const {
+  // Of symbols that begin alike the longer ones stand behind the shorter.
+  std::pair<int32_t, size_t> best;
+  for (auto c = clusters_.lower_bound(std::u32string_view(rest.data(), 1));
+       c != clusters_.end() && c->first.front() == rest.front(); ++c) {
+    const std::u32string_view shown(rest.data(), std::min(rest.size(), c->first.size()));
+    if (c->first == shown) best = {c->second, shown.size()};
+  }
+  if (best.second > 0) return best;
+  const auto found = labels_.find(rest.front());
+  return found == labels_.end() ? best : std::pair<int32_t, size_t>{found->second, 1};
 }
 
 std::optional<int32_t> Alphabet::label_of_word(const std::string& word) const {
@@ -221,8 +244,11 @@ std::string Alphabet::decode(std::span<const int32_t> labels) const {
       out += symbol;
       continue;
     }
-    const std::vector<char32_t> points = code_points(symbol);
-    units.push_back(points.size() == 1 ? Unit{points[0], {}} : Unit{sign_of_mark, symbol});
+    if (is_mark(symbol)) {
+      units.push_back({sign_of_mark, symbol});
+    } else {
+      for (const char32_t c : code_points(symbol)) units.push_back({c, {}});
+    }
   }
   if (leftwards_) return text_of(in_order(std::move(units), logical_order));
   if (words_ && !out.empty()) out.pop_back();

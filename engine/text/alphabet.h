@@ -1,6 +1,7 @@
 // What the network writes, and its labels. Label 0 is the CTC blank; the i-th symbol has label
 // i + 1. The model stores symbols(). There are three kinds:
-//   * of characters: a symbol is one code point of the text in normal form C, or a mark (marks.h);
+//   * of characters: a symbol is one code point of the text in normal form C, a letter with signs
+//     that belong to it (UAX #29), or a mark (marks.h). The longest that fits is taken of a text;
 //   * of words, phones say: a symbol is a word and a space, so that texts are words with spaces
 //     between;
 //   * of numbers, for data that come as label sequences without text: words of which the i-th is i.
@@ -8,11 +9,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/data/text_encoder.h"
@@ -27,7 +31,7 @@ class Alphabet final : public TextEncoder {
   Alphabet() = default;
   // Makes the alphabet that a model stored. Symbols that are "1 ", "2 ", ... are an alphabet of
   // numbers, those that all are a word and a space one of words. Throws InputError when a symbol of
-  // another is neither exactly one code point in normal form C nor a mark, or one occurs twice.
+  // another is neither one character in normal form C nor a mark, or one occurs twice.
   explicit Alphabet(std::vector<std::string> symbols);
   static Alphabet of_numbers(int32_t count);  // labels 1 to count
 
@@ -75,12 +79,15 @@ class Alphabet final : public TextEncoder {
   EncodedText encode_words(const std::string& text) const;
   std::optional<int32_t> label_of_word(const std::string& word) const;
   void add_symbol(const std::string& symbol, int32_t label);
+  // The label of the longest symbol at a place of a text, and how many code points it has; 0: none.
+  std::pair<int32_t, size_t> label_at(std::span<const char32_t> rest) const;
 
   std::vector<std::string> symbols_;
   bool numbers_ = false, words_ = false, leftwards_ = false;
   std::unordered_map<char32_t, int32_t> labels_;
   std::unordered_map<std::string, int32_t>
       long_labels_;  // of words without the space, and of marks
+  std::map<std::u32string, int32_t, std::less<>> clusters_;  // of several code points
 };
 
 // Whether texts seem to be phones, or other names of sounds: few different words that recur, short

@@ -169,6 +169,22 @@ TEST_CASE("an alphabet of numbers", "[text]") {
   CHECK(Alphabet({"1", "2"}).decode(std::vector<int32_t>{1, 2}) == "12");
 }
 
+TEST_CASE("a symbol may be a letter with its signs, the longest that fits", "[text]") {
+  // Devanagari ka, virama; Hebrew alef with a dagesh.
+  const std::string ka = "\u0915", virama = "\u094d", joiner = "\u200d", alef = "\u05d0\u05bc";
+  const Alphabet a({" ", ka, ka + virama, ka + virama + joiner, virama, alef, "1", "2"});
+  CHECK(a.encode(ka + virama + joiner + ka + " " + ka + virama + ka).labels ==
+        std::vector<int32_t>{4, 2, 1, 3, 2});
+  CHECK(a.encode(virama + ka).labels == std::vector<int32_t>{5, 2});
+  CHECK(a.decode(std::vector<int32_t>{4, 2, 3}) == ka + virama + joiner + ka + ka + virama);
+  CHECK(describe(a.encode("\u05d0 " + alef).unknown) == describe(U'\u05d0'));
+  const Alphabet turned = a.reading_leftwards();
+  CHECK(turned.encode(alef + " 12").labels == std::vector<int32_t>{6, 1, 8, 7});
+  CHECK(turned.decode(std::vector<int32_t>{6, 1, 8, 7}) == alef + " 12");
+  CHECK_THROWS_WITH(Alphabet({alef, alef}), Contains("occurs twice"));
+  CHECK_THROWS_WITH(Alphabet({ka + ka}), Contains("expected one character"));
+}
+
 TEST_CASE("an alphabet of words has a label for each", "[text]") {
   TextRules rules;
   rules.unit = TextUnit::word;

@@ -6,6 +6,7 @@
 
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/text/greedy.h"
+#include "engine/text/marks.h"
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
@@ -128,10 +129,8 @@ std::string text_of(std::span<const TimedText::Token> tokens) {
 void turn(TimedText& t) {
   constexpr char32_t undirected = 0xfffc;  // a mark, which is one sign
   std::vector<char32_t> signs;
-  for (const TimedText::Token& c : t.characters) {
-    const std::vector<char32_t> points = code_points(c.text);
-    signs.push_back(points.size() == 1 ? points[0] : undirected);
-  }
+  for (const TimedText::Token& c : t.characters)
+    signs.push_back(is_mark(c.text) ? undirected : code_points(c.text).at(0));
   const bool is_of_tokens = t.text == text_of(t.characters);
   std::vector<TimedText::Token> characters;
   for (const size_t i : logical_order(signs)) characters.push_back(std::move(t.characters[i]));
