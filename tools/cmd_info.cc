@@ -160,7 +160,7 @@ Json model_json(const Model& model) {
   const bool is_image = f.type == FeatureType::image;
   if (is_image) {
     for (const char* key :
-         {"height", "padding", "ink", "contrast", "deskew", "centre", "direction"}) {
+         {"height", "padding", "ink", "contrast", "scaling", "deskew", "centre", "direction"}) {
       features[key] = settings.at("features").at(key);
     }
   } else if (f.type != FeatureType::ready) {

@@ -13,6 +13,7 @@ constexpr std::array task_names{"ctc", "classify", "regress"};
 constexpr std::array pooling_names{"last", "mean"};
 constexpr std::array feature_names{"log_mel", "mfcc", "ready", "image"};
 constexpr std::array ink_names{"dark", "light", "auto"};
+constexpr std::array scaling_names{"average", "tesseract"};
 constexpr std::array direction_names{"ltr", "rtl", "ttb"};
 constexpr std::array cmvn_names{"none", "utterance", "global"};
 constexpr std::array sampling_names{"once", "weighted", "class_balanced"};
@@ -151,6 +152,9 @@ Builder features_fields(FeaturesConfig& c) {
   b.add("ink", choice(c.ink, ink_names), any, "image: what is written on lighter or darker paper");
   b.add("contrast", &c.contrast, any,
         "image: a line's own paper and ink become 0 and 1, instead of white and black");
+  b.add("scaling", choice(c.scaling, scaling_names), any,
+        "image: how lines are scaled, and their paper and ink found: tesseract does both as that "
+        "program");
   b.add("deskew", &c.deskew, any, "image: a line that slants is made level, by its ink");
   b.add("centre", &c.centre, any,
         "image: columns are shifted so that the ink's middle is level, and rows about it scaled to "

@@ -279,7 +279,7 @@ def tensors_of(path):
 def info_and_init_from(root, model, image, text):
     info = json.loads(run("info", "--model", model, "--json")[0])
     check(info["features"] == {"type": "image", "columns": 16, "normalisation": "utterance", "height": 16, "padding": 2,
-                               "ink": "dark", "contrast": True, "deskew": False, "centre": False, "direction": "ltr"}, info)
+                               "ink": "dark", "contrast": True, "scaling": "average", "deskew": False, "centre": False, "direction": "ltr"}, info)
     check("frame_seconds" not in info and info["subsampling"] == 1, info)
     run("info", "--model", model, says=["16 features -> 5 outputs", "utterances of 1000 columns"])
     # Features and layers come with the weights.

@@ -290,6 +290,70 @@ TEST_CASE("specks lighter than the paper are not the paper", "[image]") {
   CHECK(m.row(35)[10] == 1);
 }
 
+TEST_CASE("as in Tesseract, lines are scaled and sharpened by Leptonica's rules", "[image]") {
+  GreyImage g(20, 15);
+  for (int32_t y = 0; y < 15; ++y)
+    for (int32_t x = 0; x < 20; ++x)
+      g.row(y)[x] = static_cast<uint8_t>(x * x * 3 + y * 29 + x * y * 7);
+  LineConfig c;
+  c.padding = 0;
+  c.contrast = false;
+  c.scaling = LineScaling::tesseract;
+  // The row above the middle, as Leptonica's pixScale has it (1.82); its means are rounded more
+  // often.
+  struct Case {
+    int32_t height;
+    double bound;
+    std::vector<int> row;
+  };
+  const std::vector<Case> cases = {
+      {12, 0.01, {181, 177, 24, 134, 169, 38, 143, 56, 164, 193, 147, 113, 184, 135, 138, 57}},
+      {8, 2.01, {196, 76, 126, 98, 119, 105, 163, 140, 137, 152, 211}},
+      {18, 0.01, {192, 232, 107, 48,  124, 174, 68,  51,  125, 119, 74, 88,
+                  211, 152, 155, 136, 124, 149, 118, 169, 169, 91,  66, 108}}};
+  for (const Case& one : cases) {
+    c.height = one.height;
+    const Matrix m = line_features(c, g, c.scaled_width(g.info()));
+    REQUIRE(m.frames == static_cast<int64_t>(one.row.size()));
+    for (size_t x = 0; x < one.row.size(); ++x) {
+      INFO(one.height << ", " << x);
+      const double grey = 255 * (1 - m.row(static_cast<int64_t>(x))[one.height / 2 - 1]);
+      CHECK_FALSE(!(std::abs(grey - one.row[x]) <= one.bound));
+    }
+  }
+}
+
+TEST_CASE("as in Tesseract, a line's greys are those of its strokes along the middle row",
+          "[image]") {
+  // Strokes of two darknesses on paper of two greys, and elsewhere what is darker and lighter yet.
+  GreyImage g(8, 4);
+  std::fill(g.pixels.begin(), g.pixels.end(), uint8_t{255});
+  const std::array<uint8_t, 8> middle = {200, 40, 200, 60, 210, 40, 40, 210};
+  std::copy(middle.begin(), middle.end(), g.row(2));
+  g.row(0)[0] = 0;
+  LineConfig c;
+  c.height = 4;
+  c.padding = 0;
+  c.scaling = LineScaling::tesseract;
+  const Matrix m = line_features(c, g, 8);
+  // Minima: 40 at three places (of two neighbours each is one), 60 once; the lower quartile is the
+  // first of four, a third into the pixels of 40. Maxima: 200 and 210; the upper one is half-way.
+  const double black = 40 + 1.0 / 3, white = 210 + 0.5;
+  for (int64_t x = 0; x < 8; ++x) {
+    const double ink = (white - middle[static_cast<size_t>(x)]) / (white - black);
+    CHECK(m.row(x)[2] == Approx(std::clamp(ink, 0.0, 1.0)).margin(1e-6));
+  }
+  CHECK((m.row(3)[0] == 0 && m.row(0)[0] == 1));
+  // Light ink is the same with greys the other way round.
+  for (uint8_t& v : g.pixels) v = static_cast<uint8_t>(255 - v);
+  c.ink = Ink::light;
+  CHECK(line_features(c, g, 8) == m);
+  // Without any stroke black and white are the ends.
+  std::fill(g.pixels.begin(), g.pixels.end(), uint8_t{90});
+  c.ink = Ink::dark;
+  CHECK(line_features(c, g, 8).row(1)[1] == Approx((256 - 90) / 255.0));
+}
+
 TEST_CASE("a thin stroke becomes grey wherever it is, and does not vanish", "[image]") {
   LineConfig c;
   c.height = 12;

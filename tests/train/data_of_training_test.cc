@@ -183,6 +183,7 @@ TEST_CASE("each key of an image's features reaches the line, in training and in 
       {"padding", [](auto& f) { f.padding = 3; }},
       {"ink", [](auto& f) { f.ink = Ink::light; }},
       {"contrast", [](auto& f) { f.contrast = false; }},
+      {"scaling", [](auto& f) { f.scaling = LineScaling::tesseract; }},
       {"deskew", [](auto& f) { f.deskew = true; }},
       {"centre", [](auto& f) { f.centre = true; }},
       {"leftwards", [](auto& f) { f.direction = LineDirection::leftwards; }},

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "engine/data/image/line_features.h"
 
@@ -18,10 +19,10 @@ inline constexpr float least_contrast = 32;
 
 // A line's own: the paper, the grey of three quarters of its pixels, is 0, and the darkest
 // hundredth
-// 1. Without `contrast`, white and black.
+// 1. Without `contrast`, white and black. With a `row` the levels are of its strokes (LineScaling).
 class InkScale {
  public:
-  InkScale(const Greys& greys, Ink ink, bool contrast);
+  InkScale(const Greys& greys, Ink ink, bool contrast, std::span<const float> row = {});
   float operator()(float grey) const;
   bool is_light() const { return light_; }
   // The grey that is nothing.

@@ -68,6 +68,105 @@ Matrix scaled(const GreyImage& image, int32_t height, int64_t columns) {
   return out;
 }
 
+// ---- as Tesseract scales lines, by Leptonica's pixScale. To less than 0.7 of the size, a pixel is
+// the mean of what it covers; else it is interpolated between the four pixels about its upper left
+// corner. Below 1.4 times the size the result is then sharpened: to each pixel is added a share of
+// its difference from the mean of those around it.
+
+// The pixels that one of the result is the weighted mean of, and their weights.
+using PixelShares = std::vector<std::pair<int32_t, float>>;
+
+// Places between pixels are rounded down to these.
+double sixteenths(double place) { return std::floor(16 * place) / 16; }
+
+std::vector<PixelShares> interpolated(int32_t from, int64_t to) {
+  std::vector<PixelShares> all;
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  for (int64_t i = 0; i < to; ++i) {
+    const double at = std::min(sixteenths(static_cast<double>(i) * scale), from - 1.0);
+    const auto first = static_cast<int32_t>(at);
+    const auto share = static_cast<float>(at - first);
+    all.push_back({{first, 1 - share}, {std::min(first + 1, from - 1), share}});
+  }
+  return all;
+}
+
+std::vector<PixelShares> averaged(int32_t from, int64_t to) {
+  std::vector<PixelShares> all;
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  for (int64_t i = 0; i < to; ++i) {
+    const double begin = sixteenths(static_cast<double>(i) * scale);
+    const double end = sixteenths(static_cast<double>(i + 1) * scale);
+    PixelShares& taps = all.emplace_back();
+    if (end >= from - 1) {
+      taps.emplace_back(static_cast<int32_t>(begin), 1.0f);
+      continue;
+    }
+    for (auto at = static_cast<int32_t>(begin); at < from && at < end; ++at) {
+      const double covered = std::min(at + 1.0, end) - std::max<double>(at, begin);
+      taps.emplace_back(at, static_cast<float>(covered / (end - begin)));
+    }
+  }
+  return all;
+}
+
+// Where a mean would reach to the last row or column, there is a single pixel in its place.
+Matrix weighted(const GreyImage& image, const std::vector<PixelShares>& down,
+                const std::vector<PixelShares>& along) {
+  const auto columns = static_cast<int64_t>(along.size());
+  Matrix out(columns, static_cast<int32_t>(down.size()));
+  std::vector<float> row(static_cast<size_t>(image.width));
+  for (size_t y = 0; y < down.size(); ++y) {
+    std::fill(row.begin(), row.end(), 0.0f);
+    for (const auto& [at, weight] : down[y]) {
+      const uint8_t* const from = image.row(at);
+      for (size_t x = 0; x < row.size(); ++x) row[x] += weight * static_cast<float>(from[x]);
+    }
+    for (int64_t x = 0; x < columns; ++x) {
+      const PixelShares& taps = along[static_cast<size_t>(x)];
+      float sum = 0;
+      if (taps.size() == 1 || down[y].size() == 1) {
+        sum = image.row(down[y].front().first)[taps.front().first];
+      } else {
+        for (const auto& [at, weight] : taps) sum += weight * row[static_cast<size_t>(at)];
+      }
+      out.row(x)[y] = std::floor(sum + 0.5f);
+    }
+  }
+  return out;
+}
+
+// `around`: how many pixels to each side the mean is of. Those nearer to an edge stay.
+Matrix sharpened(const Matrix& grey, int64_t around, float share) {
+  Matrix out = grey;
+  const auto side = static_cast<float>(2 * around + 1);
+  for (int64_t x = around; x + around < grey.frames; ++x) {
+    for (int64_t y = around; y + around < grey.dim; ++y) {
+      float sum = 0;
+      for (int64_t i = x - around; i <= x + around; ++i) {
+        for (int64_t j = y - around; j <= y + around; ++j) sum += grey.row(i)[j];
+      }
+      const float here = grey.row(x)[y];
+      out.row(x)[y] =
+          std::clamp(std::floor(here + share * (here - sum / (side * side)) + 0.5f), 0.0f, 255.0f);
+    }
+  }
+  return out;
+}
+
+// Grey values, whole numbers, [columns, height].
+Matrix tesseract_scaled(const GreyImage& image, int32_t height, int64_t columns) {
+  const double factor = std::max(static_cast<double>(height) / image.height,
+                                 static_cast<double>(columns) / image.width);
+  const bool smaller = factor < 0.7, same = height == image.height && columns == image.width;
+  const auto taps = smaller ? averaged : interpolated;
+  const Matrix grey = weighted(image, taps(image.height, height), taps(image.width, columns));
+  if (same || factor <= 0.2 || factor >= 1.4) return grey;
+  return smaller ? sharpened(grey, 1, 0.2f) : sharpened(grey, 2, 0.4f);
+}
+
+// ----
+
 image::Greys greys_of(const std::vector<float>& values) {
   image::Greys h{};
   for (float v : values) ++h[static_cast<size_t>(std::lround(std::clamp(v, 0.0f, 255.0f)))];
@@ -163,8 +262,13 @@ void LineConfig::validate() const {
 }
 
 Matrix line_features(const LineConfig& c, const GreyImage& image, int64_t columns) {
-  Matrix grey = scaled(turned(image, c.direction), c.height, columns);
-  const image::InkScale ink(greys_of(grey.data), c.ink, c.contrast);
+  const bool as_tesseract = c.scaling == LineScaling::tesseract;
+  const auto scale = as_tesseract ? tesseract_scaled : scaled;
+  const Matrix grey = scale(turned(image, c.direction), c.height, columns);
+  std::vector<float> middle;  // row
+  for (int64_t x = 0; as_tesseract && x < grey.frames; ++x)
+    middle.push_back(grey.row(x)[c.height / 2]);
+  const image::InkScale ink(greys_of(grey.data), c.ink, c.contrast, middle);
   Matrix out(c.frames(columns), c.height);
   float* to = out.row(c.padding);
   for (size_t i = 0; i < grey.data.size(); ++i) to[i] = ink(grey.data[i]);

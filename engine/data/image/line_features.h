@@ -25,13 +25,19 @@ enum class LineDirection : uint8_t { rightwards, leftwards, downwards };
 // What is wider is no line of text, and would take the memory of thousands.
 inline constexpr int64_t most_line_columns = 1 << 16;
 
+// How a line is scaled, and which greys contrast takes for its paper and ink. `average`: by the
+// filter above; the grey of three quarters of its pixels and that of the darkest hundredth.
+// `tesseract`: as Tesseract does (tesseract_scaling.h); of the lightest and the darkest places
+// along the middle row of the scaled line, the upper and the lower quartile.
+enum class LineScaling : uint8_t { average, tesseract };
+
 struct LineConfig {
   int32_t height = 48;  // pixels after scaling, the columns of the features
   int32_t padding = 8;  // columns of paper before the line, and as many behind it
   Ink ink = Ink::dark;
-  // The line's own paper becomes 0 and its ink 1: the grey of three quarters of its pixels' and
-  // that of the darkest hundredth. Without it, black is 1 and white 0.
+  // The line's own paper becomes 0 and its ink 1. Without it, black is 1 and white 0.
   bool contrast = true;
+  LineScaling scaling = LineScaling::average;
   bool deskew = false;  // see line_shape.h
   bool centre = false;
   LineDirection direction = LineDirection::rightwards;

@@ -216,8 +216,8 @@ void require_data_settings(const Config& config) {
       "augment.noise",         "augment.noise_recordings", "augment.noise_snr_low",
       "augment.noise_snr_high"};
   static const std::set<std::string> of_images = {
-      "features.height", "features.padding", "features.ink",      "features.contrast",
-      "features.deskew", "features.centre",  "features.direction"};
+      "features.height",  "features.padding", "features.ink",    "features.contrast",
+      "features.scaling", "features.deskew",  "features.centre", "features.direction"};
   const InputKind kind = input_kind(config.features.type);
   const std::string type = kind == InputKind::image      ? "\"image\""
                            : kind == InputKind::features ? "\"ready\""

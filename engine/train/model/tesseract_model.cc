@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "engine/config/layer_types.h"
 #include "engine/text/alphabet.h"
+#include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -267,37 +270,66 @@ class Converter {
   }
 
   // Which row of the output is which label. What is written for no character, as the marks of
-  // joined and broken ones, which share the class of the blank, has no row of its own.
+  // joined and broken ones, has no row of its own. A character of several classes has one for each
+  // of its code points.
   void read_classes() {
     const std::vector<std::string> characters = read_characters();
     Cursor in = component(codes_component);
     const int32_t classes = layers_.back()->outputs;
     if (blank_ < 0 || blank_ >= classes)
       fail("the class of no character is ", blank_, ", expected 0 to ", classes - 1);
-    rows_ = {blank_};
     const auto count = in.number<uint32_t>("the number of codes");
     if (count != characters.size())
       fail("it has ", count, " codes for ", characters.size(), " characters");
-    std::vector<bool> taken(static_cast<size_t>(classes));
+    std::map<int32_t, std::string> texts;  // of classes
     for (const std::string& text : characters) {
       const bool first = in.number<int8_t>("whether a code is its own") != 0;
-      const int32_t length = in.within(1, 9, "the length of a code");
-      const int32_t code = in.within(0, classes - 1, "a code");
-      if (length > 1)
-        fail("it writes '", text, "' in ", length,
-             " classes, one after another; expected one for each character");
-      if (code == blank_ || !first) continue;
-      if (taken[static_cast<size_t>(code)])
-        fail("it has two characters for the class ", code, ", the second is '", text, "'");
-      taken[static_cast<size_t>(code)] = true;
+      std::vector<int32_t> codes;
+      for (int32_t left = in.within(1, 9, "the length of a code"); left > 0; --left)
+        codes.push_back(in.within(0, classes - 1, "a code"));
+      const bool is_mark = text == "Joined" || text.starts_with("|Broken|");
+      if (is_mark || !first || codes == std::vector<int32_t>{blank_}) continue;
+      add_texts(text, codes, texts);
+    }
+    rows_ = {blank_};
+    for (const auto& [code, text] : texts) {
       rows_.push_back(code);
       model_.description.alphabet.push_back(text);
     }
+    int balance = 0;
+    for (const std::string& symbol : model_.description.alphabet) {
+      const char32_t c = code_points(symbol).front();
+      balance += is_written_leftwards(c) - is_written_rightwards(c);
+    }
+    leftwards_ = balance > 0;
     try {
-      for (std::string& symbol : model_.description.alphabet) symbol = to_nfc(symbol);
       static_cast<void>(Alphabet(model_.description.alphabet));
     } catch (const InputError& e) {
       fail("its characters cannot be an alphabet: ", e.what());
+    }
+  }
+
+  // What each class of a character writes.
+  void add_texts(const std::string& text, const std::vector<int32_t>& codes,
+                 std::map<int32_t, std::string>& texts) const {
+    std::vector<std::string> parts;
+    try {
+      parts = {to_nfc(text)};
+      if (codes.size() > 1) {
+        parts.clear();
+        for (const char32_t c : code_points(text)) parts.push_back(to_nfc(to_utf8(c)));
+      }
+    } catch (const InputError& e) {
+      fail("its characters cannot be an alphabet: ", e.what());
+    }
+    if (parts.size() != codes.size())
+      fail("it writes '", text, "' in ", codes.size(),
+           " classes, one after another; expected one for each of its ", parts.size(),
+           " code points");
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const auto [known, is_new] = texts.try_emplace(codes[i], parts[i]);
+      if (codes[i] == blank_ || (!is_new && known->second != parts[i]))
+        fail("it has two characters for the class ", codes[i], ", the second is '", parts[i], "'");
     }
   }
 
@@ -368,8 +400,10 @@ class Converter {
     for (int64_t o = 0; o < to; ++o) {
       for (int64_t channel = 0; channel < from; ++channel) {
         for (int64_t y = 0; y < high; ++y) {
-          for (int64_t x = 0; x < across; ++x)
-            weight.push_back(w.at(o, (x * high + y) * from + channel));
+          for (int64_t x = 0; x < across; ++x) {
+            const int64_t column = leftwards_ ? across - 1 - x : x;
+            weight.push_back(w.at(o, (column * high + y) * from + channel));
+          }
         }
       }
       bias.push_back(w.at(o, taps));
@@ -401,6 +435,7 @@ class Converter {
     add_gates(l.children[0], name(), "");
     image_ = false;
     values_ = l.children[0].outputs;
+    swapped_half_ = 0;
   }
 
   int hidden_of(const Layer& l) const {
@@ -427,6 +462,7 @@ class Converter {
     } else {
       place(layer());
     }
+    if (leftwards_) std::swap(forward, backward);
     const int hidden = hidden_of(forward ? *forward : *backward);
     LayerConfig& c = append("lstm");
     c.set("hidden", hidden);
@@ -437,7 +473,13 @@ class Converter {
     if (forward && backward) add_gates(*backward, to, "_reverse");
     // Only after all gates: they read what the layer before leaves.
     values_ = forward && backward ? 2 * hidden : hidden;
+    swapped_half_ = leftwards_ && forward && backward ? hidden : 0;
     image_ = false;
+  }
+
+  // Where a layer's weights have the i-th value of the layer before.
+  int64_t input_column(int64_t i) const {
+    return swapped_half_ > 0 ? (i + swapped_half_) % values_ : i;
   }
 
   // Rows in the order input, forget, cell, output.
@@ -448,7 +490,7 @@ class Converter {
     for (const size_t gate : {1, 2, 0, 3}) {
       const Weights& w = l.weights[gate];
       for (int64_t row = 0; row < hidden; ++row) {
-        for (int64_t i = 0; i < in; ++i) ih.push_back(w.at(row, i));
+        for (int64_t i = 0; i < in; ++i) ih.push_back(w.at(row, input_column(i)));
         for (int64_t i = 0; i < hidden; ++i) hh.push_back(w.at(row, in + i));
         bias.push_back(w.at(row, in + hidden));
       }
@@ -464,7 +506,7 @@ class Converter {
     const Weights& w = l.weights.front();
     std::vector<float> weight, bias;
     for (const int32_t row : rows_) {
-      for (int64_t i = 0; i < l.inputs; ++i) weight.push_back(w.at(row, i));
+      for (int64_t i = 0; i < l.inputs; ++i) weight.push_back(w.at(row, input_column(i)));
       bias.push_back(w.at(row, l.inputs));
     }
     const auto classes = static_cast<int64_t>(rows_.size());
@@ -478,6 +520,8 @@ class Converter {
     f.type = FeatureType::image;
     f.height = height_;
     f.padding = 0;
+    f.scaling = LineScaling::tesseract;
+    if (leftwards_) f.direction = LineDirection::leftwards;
     f.cmvn = Cmvn::global;
     // Ink is 0 to 1 here, and there from 1, which is paper, to -1.
     d.mean.assign(static_cast<size_t>(height_), 0.5f);
@@ -497,6 +541,10 @@ class Converter {
   std::vector<LayerConfig> config_;
   int32_t height_ = 0, rows_high_ = 0;  // of the lines, and of the images at this place
   int32_t values_ = 1;                  // per pixel or frame, before the layer at hand
+  int32_t swapped_half_ = 0;  // of these, which has its place exchanged with the other; 0: none
+  // Whether it reads a script from right to left. Tesseract reads all lines from their left edge
+  // and turns the text; here the network is mirrored, and the image.
+  bool leftwards_ = false;
   bool image_ = true;
   ForeignModel model_;
 };

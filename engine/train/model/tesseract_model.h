@@ -8,7 +8,10 @@
 //
 // Read are networks that are a series of convolutions, pooling, LSTMs along the height that leave
 // their last output, LSTMs along the width in either direction or in both, and a softmax, of one
-// class for each character.
+// class for each character, or for each code point of one.
+//
+// Of scripts that are written from right to left the network is mirrored: it reads from the right
+// edge here.
 //
 // What differs in computing: Tesseract pads convolutions with noise, rounds the values between
 // layers to bytes where the weights are bytes, and clips cells to 100; here they are padded with
