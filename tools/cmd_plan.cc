@@ -13,6 +13,7 @@
 #include "engine/plan/measure_links.h"
 #include "engine/plan/split.h"
 #include "engine/rank_grid.h"
+#include "engine/report/progress.h"
 #include "engine/report/timeline.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/training_strategy.h"
@@ -281,6 +282,34 @@ std::vector<plan::Prediction> predictions(const PlanOptions& o, const Config& co
   return ranking;
 }
 
+// Numbers of devices to compare so many with, the largest first: all of a few, else halves.
+std::vector<int> fewer_than(int devices) {
+  constexpr int few = 4;
+  std::vector<int> numbers;
+  for (int n = devices; n > 1;) numbers.push_back(n = n <= few ? n - 1 : n / 2);
+  return numbers;
+}
+
+// Says which fewer devices finish an update of the same batches sooner, where any do.
+void tell_if_fewer_are_faster(const plan::Job& job, plan::Cluster cluster,
+                              const plan::Prediction& best) {
+  if (!best.fits) return;
+  constexpr double clearly = 0.98;
+  const int asked = cluster.devices;
+  int fastest = asked;
+  double least = clearly * best.seconds;
+  for (const int devices : fewer_than(asked)) {
+    cluster.devices = devices;
+    const auto ranking = plan::Planner(job, cluster).rank();
+    if (ranking.empty() || !ranking.front().fits || ranking.front().seconds >= least) continue;
+    fastest = devices;
+    least = ranking.front().seconds;
+  }
+  if (fastest == asked) return;
+  std::printf("\nfewer are faster: an update takes %s %.2f ms, %.2f of what it takes %d\n",
+              counted(fastest, "device").c_str(), 1e3 * least, least / best.seconds, asked);
+}
+
 // What trains it.
 std::string command_of(const PlanOptions& o, const plan::Cluster& cluster) {
   const std::string train =
@@ -338,6 +367,7 @@ int plan_command(const PlanOptions& o) {
   const auto ranking = predictions(o, config, planner);
   print_heading(cluster, planner, config, job);
   print_ranking(ranking, o.rows);
+  tell_if_fewer_are_faster(job, cluster, ranking.front());
   if (!o.write.empty()) write_best(o, config, cluster, ranking);
   if (!o.timeline.empty()) draw_timeline(o, planner, ranking.front());
   return 0;

@@ -98,6 +98,19 @@ def test_links_are_measured_and_planned_with():
         _, fast = splits(run("plan", "model.hidden=64", "--devices", 2)[0])
         _, times = splits(run("plan", "model.hidden=64", "--devices", 2, "--link", root / "slow.json")[0])
         check(min(times) > 1000 > 10 * max(fast), times, fast)
+        # So slow that fewer devices are faster: it says how many, and by how much.
+        faster = r"^fewer are faster: an update takes 1 device ([\d.]+) ms, ([\d.]+) of what it takes (\d)$"
+        for devices in (2, 3, 8):
+            out, _ = run("plan", "model.hidden=64", "--devices", devices, "--link", root / "slow.json")
+            told = re.search(faster, out, re.M)
+            check(told and int(told[3]) == devices, out)
+            _, alone = splits(run("plan", "model.hidden=64", "--devices", 1)[0])
+            check(float(told[1]) == min(alone), told, alone)
+            check(abs(float(told[2]) - min(alone) / splits(out)[1][0]) <= 0.006, told, out)
+        # The slow link is between nodes alone: one node is the fastest.
+        out, _ = run("plan", *LARGE, "--devices", 8, "--per-node", 2, "--node-link", root / "slow.json")
+        check("fewer are faster: an update takes 2 devices " in out, out)
+        run("plan", *LARGE, "--devices", 8, not_says="fewer are faster")
         # Whatever a launcher has started measures what is between.
         run("launch", "-n", 2, "--", "bench", "links", says="auto (2 ranks): latency")
         fails("bench", "links", "--out", root / "no" / "l.json", errs="is not a directory")
