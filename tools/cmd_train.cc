@@ -172,25 +172,6 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
   return *summary;
 }
 
-// A failure of this rank, as all are to hear of it.
-[[noreturn]] void rethrow_as_rank(int rank, Transport& transport) {
-  const auto failed = [&](const std::exception& e) {
-    transport.abort(e.what());
-    return str("rank ", rank, ": ", e.what());
-  };
-  try {
-    throw;
-  } catch (const CommError&) {
-    throw;  // it names the rank, and all know
-  } catch (const PeerFailed&) {
-    throw;
-  } catch (const InputError& e) {
-    throw InputError(failed(e));
-  } catch (const std::exception& e) {
-    throw Error(failed(e));
-  }
-}
-
 // One rank of several processes.
 TrainingSummary train_as_rank(const Config& config, const TrainerOptions& options,
                               const DeviceChoice& choice, const RankPlace& place) {
@@ -201,7 +182,7 @@ TrainingSummary train_as_rank(const Config& config, const TrainerOptions& option
   try {
     return train_with_others(config, mine.trainer);
   } catch (...) {
-    rethrow_as_rank(place.rank, transport);
+    rethrow_as_rank(place, transport);
   }
 }
 
@@ -251,7 +232,7 @@ TrainingSummary train_elastically(const Config& config, const TrainerOptions& op
       if (transport) transport->abort(why);
     } catch (...) {
       if (!transport) throw;
-      rethrow_as_rank(place.rank, *transport);
+      rethrow_as_rank(place, *transport);
     }
     common.start = StartFrom::checkpoint_if_any;
   }

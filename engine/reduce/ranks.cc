@@ -1,6 +1,7 @@
 #include "engine/reduce/ranks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 namespace rondo {
@@ -14,45 +15,66 @@ TensorView bytes_view(std::string& text) {
 
 }  // namespace
 
-void Ranks::together(const std::function<void()>& action) const {
+void Ranks::together(const std::function<void()>& action) const { agree(action, false); }
+
+void Ranks::at_first(const std::function<void()>& action) const {
+  together([&] {
+    if (first()) action();
+  });
+}
+
+void Ranks::read_at_first(const std::function<void()>& action) const {
+  agree(
+      [&] {
+        if (first()) action();
+      },
+      true);
+}
+
+// `is_for_all`: what a rank finds wrong with its input is wrong for all.
+void Ranks::agree(const std::function<void()>& action, bool is_for_all) const {
   if (size() == 1) {
     action();
     return;
   }
   std::exception_ptr mine;
-  std::string message;
+  std::string whole, own;
+  bool is_of_input = false;
   try {
     action();
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& e) {
     mine = std::current_exception();
-    message = std::string(e.what()).substr(0, longest_message);
+    whole = e.what();
+    own = whole.substr(0, longest_message);
+    is_of_input = dynamic_cast<const InputError*>(&e) != nullptr;
   }
-  // By rank: 0 for success, otherwise the length of the message and one.
+  // By rank: 0 for success, otherwise the length of the message and one; below 0 of input.
   std::vector<double> lengths(static_cast<size_t>(size()));
-  if (mine) lengths[static_cast<size_t>(rank())] = static_cast<double>(message.size() + 1);
+  if (mine) {
+    const auto length = static_cast<double>(own.size() + 1);
+    lengths[static_cast<size_t>(rank())] = is_of_input ? -length : length;
+  }
   sum(lengths);
   const auto failed =
       std::find_if(lengths.begin(), lengths.end(), [](double length) { return length != 0; });
   if (failed == lengths.end()) return;
   const int culprit = static_cast<int>(failed - lengths.begin());
-  if (culprit != rank()) message.assign(static_cast<size_t>(*failed) - 1, ' ');
+  std::string message =
+      culprit == rank() ? own : std::string(static_cast<size_t>(std::abs(*failed)) - 1, ' ');
   group_->broadcast(bytes_view(message), culprit, deadline()).wait();
+  double alike = is_of_input && own == message ? 1 : 0;
   // Nobody leaves, and ends the world by it, before all have heard; who is still here when the
   // world ends has heard too.
   try {
+    sum(std::span(&alike, 1));
     group_->barrier(deadline()).wait();
   } catch (const CommError&) {
   }
+  if (alike == size() || (is_for_all && *failed < 0)) throw CommonFailure(mine ? whole : message);
   if (mine) std::rethrow_exception(mine);
   throw PeerFailed(culprit, message);
-}
-
-void Ranks::at_first(const std::function<void()>& action) const {
-  together([&] {
-    if (first()) action();
-  });
 }
 
 void Ranks::sum(std::span<double> values) const {
@@ -122,6 +144,8 @@ void rethrow_cause(const RankOutcome& outcome) {
       std::rethrow_exception(outcome.errors[r]);
     } catch (const PeerFailed&) {
     } catch (const CommError&) {
+    } catch (const CommonFailure&) {
+      throw;
     } catch (const InputError& e) {
       throw InputError(who + e.what());
     } catch (const std::exception& e) {

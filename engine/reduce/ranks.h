@@ -29,6 +29,12 @@ class PeerFailed : public Error {
   int rank_;
 };
 
+// What stopped all ranks alike: a file that nobody finds, say. All of them throw it.
+class CommonFailure : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 class Ranks {
  public:
   // A single rank, which agrees with itself.
@@ -47,11 +53,14 @@ class Ranks {
   DeviceGroup* sums() const { return sums_; }
 
   // Runs `action` here, then waits for all ranks. Where it threw, it throws again; if it threw on
-  // other ranks only, PeerFailed with the message of the lowest of them. A CommError is thrown at
-  // once: there is nobody to agree with.
+  // other ranks only, PeerFailed with the message of the lowest of them. An InputError of the same
+  // words on all becomes a CommonFailure. A CommError is thrown at once: there is nobody to agree
+  // with.
   void together(const std::function<void()>& action) const;
   // together() with an action of rank 0 alone.
   void at_first(const std::function<void()>& action) const;
+  // The same of what rank 0 reads for all: an InputError becomes a CommonFailure.
+  void read_at_first(const std::function<void()>& action) const;
 
   // Element by element, over all ranks.
   void sum(std::span<double> values) const;
@@ -65,6 +74,7 @@ class Ranks {
   std::vector<std::string> gather(const std::string& text) const;
 
  private:
+  void agree(const std::function<void()>& action, bool is_for_all) const;
   Deadline deadline() const { return within(patience_); }
   ProcessGroup* group_ = nullptr;
   DeviceGroup* sums_ = nullptr;
@@ -72,7 +82,8 @@ class Ranks {
 };
 
 // Throws what was wrong on ranks that ran in this process, rather than what others said or saw of
-// it; the lowest rank's, with "rank N: " before the message. Returns when all succeeded.
+// it; the lowest rank's, with "rank N: " before the message unless it is common to all. Returns
+// when all succeeded.
 void rethrow_cause(const RankOutcome& outcome);
 
 }  // namespace rondo

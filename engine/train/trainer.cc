@@ -46,8 +46,8 @@ class Trainer {
       : config_(config), options_(options), ranks_(make_ranks(1)), progress_(options.kept) {
     const Ranks setup = make_ranks(10);
     require_same_settings(setup, config_, options.version);
+    setup.read_at_first([&] { require_checkpoint(); });
     setup.at_first([&] {
-      require_checkpoint();
       store_ = std::make_unique<CheckpointStore>(config_.training.checkpoint_dir, policy());
     });
     setup.together([&] {

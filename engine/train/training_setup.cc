@@ -74,7 +74,7 @@ class Setup {
         training_(std::move(training)) {}
 
   TrainingSetup run() {
-    ranks_.at_first([&] { find_start(); });
+    ranks_.read_at_first([&] { find_start(); });
     read_description();
     together_at_length(ranks_, patience(), [&] { open_data(); });
     normalise();
@@ -386,7 +386,7 @@ class Setup {
   }
 
   void read_state() {
-    ranks_.at_first([&] {
+    ranks_.read_at_first([&] {
       if (s_.checkpoint) s_.state = read_training_state(*s_.checkpoint);
       if (s_.kept) s_.state = s_.kept->state;
     });
@@ -402,7 +402,7 @@ class Setup {
         choose_metric(s_.state, config_, s_.resumed, spacing ? &*spacing : nullptr);
     if (!told.empty() && report_ && ranks_.first()) report_->message(told);
     if (s_.resumed) read_average();
-    ranks_.at_first([&] {
+    ranks_.read_at_first([&] {
       // Runs of before this was kept do not say.
       if (s_.state.data_hash == 0 || s_.state.data_hash == hash_of(*s_.train)) return;
       fail_input(config_.data.train, ": holds other ", noun_of(input_kind(config_.features.type)),
@@ -414,7 +414,7 @@ class Setup {
   // An average is written after the last checkpoint, which does not know of it.
   void read_average() {
     Score kept;
-    ranks_.at_first([&] {
+    ranks_.read_at_first([&] {
       const std::filesystem::path run = config_.training.checkpoint_dir;
       kept = score_of_average(run / best_model_file, s_.state.chosen_by);
     });
@@ -557,7 +557,7 @@ void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& s
                       RankModel& model, TrainingReport& report) {
   std::optional<StoredState> stored;
   std::optional<ForeignWeights> foreign;
-  ranks.at_first([&] {
+  ranks.read_at_first([&] {
     if (setup.checkpoint) {
       stored.emplace(*setup.checkpoint);
       require_weights(stored->weights(), model.entries());

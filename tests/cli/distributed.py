@@ -95,12 +95,12 @@ def test_nobody_listens_beyond_this_machine():
             check(listens_at(pid) == [], "rank", rank, "still listens:", listens_at(pid))
         process.send_signal(signal.SIGTERM)
         ends(process, 20, 128 + signal.SIGTERM)
-        # While they wait for a third one: rank 0 at the meeting point, the other at its own port.
+        # While they wait for a third one: rank 0 at the meeting point, the other nowhere yet.
         three = {"WORLD_SIZE": "3"}
         waiting = as_ranks(root, {0: ([], three), 1: ([], three)}, free_port())
-        for process in waiting:
-            wait_until(lambda: listens_at(process.pid), process)
-            check(listens_at(process.pid) == ["127.0.0.1"], listens_at(process.pid))
+        wait_until(lambda: listens_at(waiting[0].pid), waiting[0])
+        check([listens_at(process.pid) for process in waiting] == [["127.0.0.1"], []],
+              [listens_at(process.pid) for process in waiting])
         for process in waiting:
             process.kill()
             process.communicate()
@@ -127,6 +127,29 @@ def test_a_rank_that_never_comes():
         a, = as_ranks(root, {0: (["parallel.timeout_seconds=2"], {})}, free_port())
         _, err = ends(a, 10, 75)
         one_line(err, "rank 0: rendezvous of 2 ranks", "timed out")
+
+
+def test_what_stops_all_ranks_is_said_once():
+    """In the words of one rank alone, and of no rank: it is as wrong on all of them."""
+    with corpus(train=24) as root:
+        (root / "broken.safetensors").write_bytes(b"no model")
+        lines = [json.loads(line) for line in (root / "train.jsonl").open()]
+        write_manifest(root / "gone.jsonl", [*lines, {"features_filepath": "gone.npy", "text": "a"}])
+        write_manifest(root / "texts.jsonl", [*lines, {"features_filepath": lines[0]["features_filepath"]}])
+        (root / "used").mkdir()
+        (root / "used" / "model.safetensors").write_bytes(b"")
+        for wrong in ("data.train=none.jsonl", "data.dev=none.jsonl", "data.train=gone.jsonl", "data.test=gone.jsonl",
+                      "data.train=texts.jsonl", "optimizer.lrr=1", "training.init_from=none.safetensors",
+                      "training.init_from=broken.safetensors", "training.checkpoint_dir=used", "--resume",
+                      "training.patience=3 data.dev="):
+            more = wrong.split()
+            expected = run(*words(*more), cwd=root, code=1, errs=[])
+            for command in (launch(3, *more), words("--ranks", 3, *more)):
+                found = run(*command, cwd=root, code=1, errs=[])
+                check(found[1] == expected[1], wrong, "--- of one rank:", expected, "--- of several:", found)
+            for process in as_ranks(root, {r: (more, {"LOCAL_RANK": str(r), "LOCAL_WORLD_SIZE": "2"}) for r in (0, 1)}, free_port()):
+                out, err = output_of(process, TIMEOUT)
+                check(process.returncode == 1 and err in (expected[1], ""), wrong, process.returncode, err)
 
 
 def test_conflicting_launchers():

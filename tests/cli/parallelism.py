@@ -168,8 +168,8 @@ def test_a_stage_has_no_room_for_its_files():
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
         ranks = {r: ([*STAGES, *TWO_STAGES, "--resume"], {}) for r in (0, 1)}
         a, b = as_ranks(root, ranks, free_port(), preexec={1: limit})
-        one_line(ends(b, 30, 1)[1], "rank 1: ", "-stage-1-of-2.safetensors", "File too large")
-        check(ends(a, 30, 1)[1] == "", "rank 0 has nothing of its own to say")
+        for process in (a, b):  # each may be on a machine of its own
+            one_line(ends(process, 30, 1)[1], "rank 1: ", "-stage-1-of-2.safetensors", "File too large")
         after = {f: f.read_bytes() for f in root.glob("run/checkpoint-*/*")}
         check(after == before, "the checkpoints are not what they were")
         check(not list(root.glob("run/.writing-*")), "half a checkpoint was left")

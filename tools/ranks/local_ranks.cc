@@ -52,7 +52,9 @@ void LocalRanks::listen() {
   for (const RankProcess& c : children_) all.push_back(&c);
   wait_for_words(all, 20);
   for (size_t i = 0; i < children_.size(); ++i) {
-    children_[i].listen(str("rank ", rank_of(static_cast<int>(i))));
+    const int rank = rank_of(static_cast<int>(i));
+    const bool speaks_for_all = rank == 0 && divides_inputs(options_.words);
+    children_[i].listen(speaks_for_all ? "" : str("rank ", rank));
   }
 }
 

@@ -16,8 +16,16 @@ namespace rondo {
 
 void RankProcess::listen(const std::string& name) {
   for (std::string& line : process.read_lines()) {
-    if (line.rfind("rondo: ", 0) == 0) {
+    if (reports_ && line.starts_with("  ")) {
+      report += "\n" + line;
+      continue;
+    }
+    reports_ = line.starts_with("rondo: ");
+    if (reports_) {
+      if (name.empty() && !report.empty()) std::fprintf(stderr, "rondo: %s\n", report.c_str());
       report = line.substr(7);
+    } else if (name.empty()) {
+      std::fprintf(stderr, "%s\n", line.c_str());
     } else {
       std::fprintf(stderr, "%s: %s\n", name.c_str(), line.c_str());
     }
@@ -38,6 +46,10 @@ bool RankProcess::ended_with_own_reason() const {
 
 bool RankProcess::was_harmed() const {
   return given_up ? before_kill.kind == ChildStatus::stopped : seen.kind == ChildStatus::killed;
+}
+
+bool divides_inputs(const std::vector<std::string>& words) {
+  return words.front() == "eval" || words.front() == "transcribe" || words.front() == "predict";
 }
 
 std::vector<std::string> rank_arguments(const std::vector<std::string>& words, bool goes_on) {

@@ -19,18 +19,24 @@ struct RankProcess {
 
   ChildProcess process;
   ChildStatus seen, before_kill;
-  std::string report;     // its "rondo: ..." line, without the name
+  std::string report;     // its "rondo: ..." line, without the name, and indented lines below it
   bool given_up = false;  // its launcher has killed it
 
   // Reads what it has said: its report, and other lines, which are shown with `name` before them.
+  // Empty: it speaks for all. Then lines are shown as they are, reports but for the last too.
   void listen(const std::string& name);
   // Looks what has become of it.
   void look();
   // Bad data, say; no signal, and nobody lost.
   bool ended_with_own_reason() const;
   bool was_harmed() const;
+
+ private:
+  bool reports_ = false;  // its last line was of its report
 };
 
+// Whether it is a command whose inputs ranks divide, of which rank 0 says everything.
+bool divides_inputs(const std::vector<std::string>& words);
 // What a rank is started with: the command, "train" first; with `goes_on` from the last checkpoint,
 // if there is one.
 std::vector<std::string> rank_arguments(const std::vector<std::string>& words, bool goes_on);

@@ -1,7 +1,6 @@
 #include "tools/ranks/rank_world.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "comm/store/tcp_store.h"
 #include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
+#include "tools/command_line/command_line.h"
 #include "tools/ranks/addresses.h"
 #include "tools/ranks/meeting_directory.h"
 #ifdef RONDO_HAVE_GLOO
@@ -78,29 +78,24 @@ const char* name_of(RankTransport transport) {
   return "?";
 }
 
-int number_in(const std::string& text) {
-  int number = -1;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
 // How this rank was started, before it meets the others: who was started in another way would wait
-// for them in vain. Rank 0 says how it was, the others compare and say that they have.
+// for them in vain. Rank 0 says how it was, the others compare and say that they have. Where one
+// differs, all say how.
 class Roll {
  public:
   Roll(Store& store, const RankPlace& place, RankTransport transport, Deadline deadline)
       : store_(store), place_(place), transport_(name_of(transport)), deadline_(deadline) {}
 
-  // Throws InputError on a rank that differs from rank 0, PeerFailed on rank 0, CommError
+  // Throws InputError, where a rank differs from rank 0, on all that have come; CommError
   // (timeout).
   void call() {
     if (place_.rank == 0) {
       say();
-      hear();
     } else {
       wait_for_attempt();
       compare();
     }
+    hear();
   }
 
  private:
@@ -112,14 +107,28 @@ class Roll {
 
   // Who has not come by the deadline is named by those who wait for a connection with it.
   void hear() {
-    const auto pause = std::chrono::milliseconds(5);
+    constexpr auto longest_pause = std::chrono::milliseconds(100);  // of many that ask one store
+    auto pause = std::chrono::milliseconds(5);
     const std::string all = std::to_string(place_.world_size - 1);
     while (CommClock::now() < deadline_) {
-      if (const auto rank = store_.try_get("world/differs", deadline_)) {
-        throw PeerFailed(number_in(*rank), "it was started in another way");
+      if (const auto what = store_.try_get("world/differs", deadline_)) {
+        // Rank 0 may serve the store, in which the others look.
+        if (place_.rank == 0) wait_for_listeners();
+        store_.add("world/heard", 1, deadline_);
+        throw InputError(*what);
       }
       if (store_.try_get("world/agreed", deadline_) == all) return;
       std::this_thread::sleep_for(pause);
+      if (place_.rank != 0) pause = std::min(2 * pause, longest_pause);
+    }
+  }
+
+  void wait_for_listeners() {
+    const Deadline farewell = within(std::chrono::seconds(2));
+    while (CommClock::now() < farewell) {
+      const auto agreed = store_.try_get("world/agreed", deadline_);
+      if (!agreed || store_.try_get("world/heard", deadline_) == agreed) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
 
@@ -146,14 +155,15 @@ class Roll {
       store_.add("world/agreed", 1, deadline_);
       return;
     }
-    store_.set("world/differs", std::to_string(place_.rank), deadline_);
-    if (size != own_size) {
-      fail_input("rank ", place_.rank, ": was started as one of ", own_size, " ranks, rank 0 as ",
-                 "one of ", size, ": the number of ranks (-n, --nodes, WORLD_SIZE) has to be the ",
-                 "same everywhere");
-    }
-    fail_input("rank ", place_.rank, ": parallel.transport is \"", transport_,
-               "\", that of rank 0 \"", transport, "\": expected the same everywhere");
+    const std::string what =
+        size != own_size
+            ? str("was started as one of ", own_size, " ranks, rank 0 as one of ", size,
+                  ": the number of ranks (-n, --nodes, WORLD_SIZE) has to be the same everywhere")
+            : str("parallel.transport is \"", transport_, "\", that of rank 0 \"", transport,
+                  "\": expected the same everywhere");
+    const std::string told = str("rank ", place_.rank, ": ", what);
+    store_.set("world/differs", told, deadline_);
+    throw InputError(told);
   }
 
   Store& store_;
@@ -241,6 +251,34 @@ std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTranspor
   }
   s.timeout = left();
   return make_shared_transport(std::move(base), s);
+}
+
+void rethrow_as_rank(const RankPlace& place, Transport& transport) {
+  const auto failed = [&](const std::exception& e) {
+    transport.abort(e.what());
+    return str("rank ", place.rank, ": ", e.what());
+  };
+  // Those that `rondo launch` watches for losses all speak to it.
+  const bool speaks = place.local_rank == 0 || place.elastic;
+  try {
+    throw;
+  } catch (const CommError&) {
+    throw;  // it names the rank, and all know
+  } catch (const PeerFailed& e) {
+    const int first_here = place.rank - place.local_rank;
+    const bool is_here = e.rank() >= first_here && e.rank() < first_here + place.local_size;
+    if (is_here || !speaks) throw;
+    throw InputError(e.what());
+  } catch (const WrongUsage&) {
+    throw;  // as all were started
+  } catch (const CommonFailure& e) {
+    if (speaks) throw;
+    throw PeerFailed(0, e.what());
+  } catch (const InputError& e) {
+    throw InputError(failed(e));
+  } catch (const std::exception& e) {
+    throw Error(failed(e));
+  }
 }
 
 std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport transport,

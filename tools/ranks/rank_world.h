@@ -31,4 +31,9 @@ std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport tran
 std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTransport transport,
                                          bool several_machines = false);
 
+// Throws the exception that is being handled, as what this process is to tell: with the rank before
+// it, unless all ranks failed alike. The other ranks hear of it. What all know, one process of each
+// machine tells: the others throw PeerFailed, which is not told.
+[[noreturn]] void rethrow_as_rank(const RankPlace& place, Transport& transport);
+
 }  // namespace rondo

@@ -111,7 +111,7 @@ void require_readable(const ManifestDataset& data, const Config& config) {
   const double limit = config.data.unreadable_limit;
   if (static_cast<double>(unreadable) <= limit * static_cast<double>(all)) return;
   fail_input(summarize(problems, all, noun_of(input_kind(config.features.type)), config.data.train),
-             "\nmore files cannot be read than data.unreadable_limit, ", limit, ", allows");
+             "\n  more files cannot be read than data.unreadable_limit, ", limit, ", allows");
 }
 
 }  // namespace

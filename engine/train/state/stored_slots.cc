@@ -6,7 +6,7 @@ namespace rondo {
 
 void restore_state(RankModel& model, const Ranks& ranks, const StoredState* stored) {
   for (const Update::Slot& slot : model.optimizer().state()) {
-    ranks.at_first([&] { stored->require(slot.name, model.entries(), model.flat_size()); });
+    ranks.read_at_first([&] { stored->require(slot.name, model.entries(), model.flat_size()); });
     model.set(slot.name, [&](const Parameters::Entry& entry, std::span<float> into) {
       stored->read(slot.name, entry, into);
     });
@@ -15,7 +15,7 @@ void restore_state(RankModel& model, const Ranks& ranks, const StoredState* stor
 
 void restore_state(RankModel& model, const Ranks& ranks, const KeptRun& kept) {
   for (const Update::Slot& slot : model.optimizer().state()) {
-    ranks.at_first([&] { static_cast<void>(kept.slot(slot.name)); });
+    ranks.read_at_first([&] { static_cast<void>(kept.slot(slot.name)); });
     model.set(slot.name, [&](const Parameters::Entry& entry, std::span<float> into) {
       std::copy_n(kept.slot(slot.name).begin() + entry.offset, into.size(), into.begin());
     });
