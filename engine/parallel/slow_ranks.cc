@@ -10,26 +10,37 @@ namespace rondo {
 SlowRanks::SlowRanks(int ranks)
     : told_at_(static_cast<size_t>(ranks), -std::numeric_limits<double>::infinity()) {}
 
-std::string SlowRanks::add(const std::vector<double>& seconds, double now) {
-  if (told_at_.size() < 2 || seconds.size() != told_at_.size()) return {};
-  last_.push_back(seconds);
+std::string SlowRanks::add(const std::vector<double>& seconds, const std::vector<double>& waits,
+                           double now) {
+  const size_t ranks = told_at_.size();
+  if (ranks < 2 || seconds.size() != ranks || waits.size() != ranks) return {};
+  if (updates_++ < first) return {};
+  last_.push_back({seconds, waits});
   if (last_.size() > window) last_.pop_front();
   if (last_.size() < window) return {};
-  std::vector<double> sums(seconds.size());
-  for (const auto& step : last_) {
-    for (size_t r = 0; r < sums.size(); ++r) sums[r] += step[r] / static_cast<double>(window);
+  std::vector<double> sums(ranks), waited(ranks);
+  for (size_t r = 0; r < ranks; ++r) {
+    double longest = 0;
+    for (const Update& u : last_) {
+      sums[r] += u.seconds[r];
+      waited[r] += u.waits[r];
+      longest = std::max(longest, u.seconds[r]);
+    }
+    sums[r] = (sums[r] - longest) / static_cast<double>(window - 1);
+    waited[r] /= static_cast<double>(window);
   }
   const auto slowest = std::max_element(sums.begin(), sums.end());
   const auto rank = static_cast<size_t>(slowest - sums.begin());
   const double own = *slowest;
+  const bool waits_for_data = waited[rank] > own / 2;
   sums.erase(slowest);
   const auto middle = sums.begin() + static_cast<std::ptrdiff_t>(sums.size() / 2);
   std::nth_element(sums.begin(), middle, sums.end());
   if (!(own >= 2 * *middle && own >= *middle + 0.02) || now - told_at_[rank] < 60) return {};
   told_at_[rank] = now;
   char text[160];
-  std::snprintf(text, sizeof text, "rank %zu is slow: %.2f s per update, the others %.2f s", rank,
-                own, *middle);
+  std::snprintf(text, sizeof text, "rank %zu is slow: %.2f s per update, the others %.2f s%s", rank,
+                own, *middle, waits_for_data ? "; it waits for its data" : "");
   return text;
 }
 

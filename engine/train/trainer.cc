@@ -35,7 +35,7 @@ enum Vote : size_t {
   vote_save,
   vote_regroup,
   vote_batches,
-  vote_seconds = vote_batches + SameBatches::votes  // by rank
+  vote_seconds = vote_batches + SameBatches::votes  // by rank; behind them those of waiting
 };
 constexpr size_t lasting_votes = vote_end + 1;
 
@@ -60,7 +60,7 @@ class Trainer {
     }
     s_ = set_up_training(setup, config_, options_, *report_, std::move(training));
     if (store_) store_->set_best_after(s_.state.chosen_by_since);
-    votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
+    votes_.assign(vote_seconds + 2 * static_cast<size_t>(ranks_.size()), 0.0);
     strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size(), lasting_votes}, s_);
     model_ = strategy_.model.get();
     async_ = strategy_.async.get();
@@ -254,7 +254,9 @@ class Trainer {
     const TrainingConfig& t = config_.training;
     std::fill(votes_.begin(), votes_.end(), 0.0);
     votes_[vote_stop] = options_.stop && options_.stop() ? 1 : 0;
-    votes_[vote_seconds + static_cast<size_t>(ranks_.rank())] = computed_;
+    const auto own = static_cast<size_t>(ranks_.rank());
+    votes_[vote_seconds + own] = computed_;
+    votes_[vote_seconds + static_cast<size_t>(ranks_.size()) + own] = waited_;
     same_batches_.vote(votes_on_batches());
     if (!ranks_.first()) return;
     votes_[vote_end] = (t.max_seconds > 0 && now - started_ >= t.max_seconds) || !progresses();
@@ -269,7 +271,7 @@ class Trainer {
 
   // One update; whether it was the epoch's last.
   bool update(TrainingBatches& batches) {
-    const double began = now_seconds();
+    const double began = now_seconds(), waited_before = batches.wait_seconds();
     const double rate = learning_rate_.rate(s_.state);
     model_->optimizer().set_learning_rate(rate);
     const TrainingBatches::Update extent = batches.next_update();
@@ -279,6 +281,7 @@ class Trainer {
       const auto watched = watch(longest_update_);
       accumulate(batches, extent.batches);
       note_computed(now_seconds() - began);
+      waited_ += batches.wait_seconds() - waited_before;
       vote();
       const bool applied = apply();
       advance(extent);
@@ -385,6 +388,7 @@ class Trainer {
     StepTimes t;
     t.waited_for_input = batches.wait_seconds();
     t.rank_seconds = std::exchange(rank_seconds_, {});
+    t.rank_waits = std::exchange(rank_waits_, {});
     t.communication = model_->communication();
     if (async_) t.more = async_->log_values();
     return t;
@@ -399,12 +403,14 @@ class Trainer {
   }
 
   void note_votes() {
-    computed_ = 0;
+    computed_ = waited_ = 0;
     if (async_) {
       passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
     } else {
       same_batches_.require(ranks_, votes_on_batches(), s_.state.step);
-      rank_seconds_.assign(votes_.begin() + vote_seconds, votes_.end());
+      const auto seconds = votes_.begin() + vote_seconds;
+      rank_seconds_.assign(seconds, seconds + ranks_.size());
+      rank_waits_.assign(seconds + ranks_.size(), votes_.end());
     }
   }
 
@@ -531,10 +537,11 @@ class Trainer {
   // Ranks out of step keep the position after so many updates, and those after the updates since.
   std::deque<BatchPosition> passed_;
   int64_t passed_updates_ = 0;
-  std::vector<double> rank_seconds_;  // of the last meeting, not reported yet
-  double computed_ = 0;               // seconds since then
-  double device_seconds_ = 0;         // computed on the device so far
-  std::exception_ptr failure_;        // of this rank in the current update
+  double waited_ = 0;                              // of these for its data
+  std::vector<double> rank_seconds_, rank_waits_;  // of the last meeting, not reported yet
+  double computed_ = 0;                            // seconds since then
+  double device_seconds_ = 0;                      // computed on the device so far
+  std::exception_ptr failure_;                     // of this rank in the current update
   // This rank's parts of a batch.
   std::vector<HostBatch> hosts_;
   std::vector<std::vector<BatchView::Input>> inputs_;

@@ -253,7 +253,7 @@ void TrainingReport::step(const TrainingState& state, const StepResult& r, doubl
   for (size_t i = 0; i < times.rank_seconds.size(); ++i) rank_seconds_[i] += times.rank_seconds[i];
   if (bar_) show_progress(state, epoch, expected_steps, now);
   if (!times.rank_seconds.empty()) {
-    const std::string slow = slow_.add(times.rank_seconds, now);
+    const std::string slow = slow_.add(times.rank_seconds, times.rank_waits, now);
     if (!slow.empty()) {
       const LogField fields[] = {
           {"event", std::string("slow_rank")}, {"step", state.step}, {"text", slow}};

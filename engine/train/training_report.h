@@ -33,6 +33,7 @@ double now_seconds();
 // How an update's time was spent.
 struct StepTimes {
   double waited_for_input = 0;       // seconds so far
+  std::vector<double> rank_waits;    // by rank: of the next, those in which it waited for its data
   std::vector<double> rank_seconds;  // by rank: of forward and backward passes before the ranks'
                                      // last meeting; empty if they have not met since
   Sums::Times communication;         // so far

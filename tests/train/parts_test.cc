@@ -145,22 +145,33 @@ TEST_CASE("parts of a batch cost the same, counting frames and labels") {
 
 TEST_CASE("a slow rank is named after a few updates, and not at every one") {
   SlowRanks slow(3);
-  for (int i = 0; i < 10; ++i) CHECK(slow.add({0.10, 0.11, 0.13}, i) == "");
+  const std::vector<double> none(3);
+  // Reading begins, and the sizes of batches are new: whatever these take says nothing.
+  for (size_t i = 0; i < SlowRanks::first; ++i) CHECK(slow.add({0.1, 2.5, 0.1}, none, 0) == "");
+  for (int i = 0; i < 10; ++i) CHECK(slow.add({0.10, 0.11, 0.13}, none, i) == "");
   std::string said;
   int updates = 0;
-  for (; said.empty() && updates < 10; ++updates) said = slow.add({0.1, 0.5, 0.1}, 10 + updates);
-  CHECK(said.find("rank 1 is slow") != std::string::npos);
-  CHECK(updates <= 4);
-  for (int i = 0; i < 20; ++i) CHECK(slow.add({0.1, 0.5, 0.1}, 20 + i) == "");
-  CHECK(slow.add({0.1, 0.5, 0.1}, 100) != "");
+  for (; said.empty() && updates < 10; ++updates)
+    said = slow.add({0.1, 0.5, 0.1}, none, 10 + updates);
+  CHECK(said == "rank 1 is slow: 0.28 s per update, the others 0.11 s");
+  CHECK(updates > 1);
+  for (int i = 0; i < 20; ++i) CHECK(slow.add({0.1, 0.5, 0.1}, none, 20 + i) == "");
+  CHECK(slow.add({0.1, 0.5, 0.1}, {0, 0.1, 0}, 100) ==
+        "rank 1 is slow: 0.50 s per update, the others 0.10 s");
   SlowRanks one(1);
-  CHECK(one.add({5}, 0) == "");
-  // Of two ranks the other one is the measure; exactly twice as long is slow, 20 ms more is needed.
-  const auto said_of = [](const std::vector<double>& seconds) {
-    SlowRanks ranks(static_cast<int>(seconds.size()));
+  CHECK(one.add({5}, {0}, 0) == "");
+  // The texts of so many updates from a time on, a second each.
+  const auto said_by = [](SlowRanks& ranks, const std::vector<double>& seconds, size_t count,
+                          double now) {
     std::string text;
-    for (int i = 0; i < 4; ++i) text += ranks.add(seconds, i);
+    for (size_t i = 0; i < count; ++i)
+      text += ranks.add(seconds, std::vector<double>(seconds.size()), now + static_cast<double>(i));
     return text;
+  };
+  // Of two ranks the other one is the measure; exactly twice as long is slow, 20 ms more is needed.
+  const auto said_of = [&](const std::vector<double>& seconds) {
+    SlowRanks ranks(static_cast<int>(seconds.size()));
+    return said_by(ranks, seconds, SlowRanks::first + SlowRanks::window, 0);
   };
   CHECK(said_of({0.25, 0.5}).starts_with("rank 1 is slow: 0.50 s per update, the others 0.25 s"));
   CHECK(said_of({0.5, 0.25}).starts_with("rank 0 is slow"));
@@ -170,10 +181,19 @@ TEST_CASE("a slow rank is named after a few updates, and not at every one") {
   CHECK(said_of({3, 1, 1, 3, 1}) != "");
   CHECK(said_of({3, 3, 3, 1, 1}) == "");
   // Each rank has a minute of its own.
-  SlowRanks two(3);
-  for (int i = 0; i < 3; ++i) CHECK(two.add({0.1, 0.1, 1}, i) == "");
-  CHECK(two.add({0.1, 0.1, 1}, 3).starts_with("rank 2"));
-  for (int i = 4; i < 7; ++i) two.add({9, 0.1, 0.1}, i);
-  CHECK(two.add({9, 0.1, 0.1}, 62) == "");
-  CHECK(two.add({9, 0.1, 0.1}, 64.5).starts_with("rank 0"));
+  SlowRanks three(3);
+  CHECK(said_by(three, {0.1, 0.1, 1}, 16, 0).starts_with("rank 2"));   // at 15
+  CHECK(said_by(three, {9, 0.1, 0.1}, 10, 20).starts_with("rank 0"));  // between 20 and 29
+  CHECK(said_by(three, {9, 0.1, 0.1}, 20, 60) == "");
+  CHECK(said_by(three, {9, 0.1, 0.1}, 1, 90).starts_with("rank 0"));
+}
+
+TEST_CASE("a single long update makes no rank slow, and one that waits for data is named as such") {
+  SlowRanks slow(2);
+  for (int i = 0; i < 60; ++i)
+    CHECK(slow.add({0.05, i % 10 == 9 ? 3.0 : 0.05}, {0, i % 10 == 9 ? 2.9 : 0}, i) == "");
+  std::string said;
+  for (int i = 0; said.empty() && i < 20; ++i) said = slow.add({0.05, 0.5}, {0.01, 0.45}, 60 + i);
+  CHECK_THAT(said, Catch::Matchers::StartsWith("rank 1 is slow: ") &&
+                       Catch::Matchers::EndsWith(" s; it waits for its data"));
 }
