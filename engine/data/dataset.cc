@@ -111,7 +111,7 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
     const auto at = static_cast<size_t>(i);
     found[at] = prepare(items_[at], dims[at]);
   });
-  options_.lengths = nullptr;
+  readers_.lengths = nullptr;
   settle_dimensions(found, dims);
 
   const auto all = static_cast<int64_t>(items_.size());
@@ -189,7 +189,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
     item.samples = std::llround(*e.duration * rate);
     return;
   }
-  const AudioInfo info = (options_.lengths ? options_.lengths : readers_.audio)->info(e.file());
+  const AudioInfo info = (readers_.lengths ? readers_.lengths : readers_.audio)->info(e.file());
   if (info.frames == 0) fail_input(e.path, ": holds no samples");
   require_channel(info, e.segment(), e.path);
   const SampleRange range = sample_range(info, e.segment());

@@ -65,10 +65,13 @@ struct DatasetProblem {
 struct MediaReaders {
   const AudioReader* audio = nullptr;
   const ImageReader* images = nullptr;
+  // Who tells the lengths of recordings while a dataset is made; nullptr: `audio`.
+  const AudioReader* lengths = nullptr;
 
   MediaReaders() = default;
-  MediaReaders(const AudioReader* audio_, const ImageReader* images_ = nullptr)
-      : audio(audio_), images(images_) {}
+  MediaReaders(const AudioReader* audio_, const ImageReader* images_ = nullptr,
+               const AudioReader* lengths_ = nullptr)
+      : audio(audio_), images(images_), lengths(lengths_) {}
 };
 
 struct DatasetOptions {
@@ -100,8 +103,6 @@ struct DatasetOptions {
   // starts sooner, but a missing file is noticed only in its batch, and lengths are as inexact as
   // the manifest's.
   bool trust_durations = false;
-  // Who tells the lengths of recordings when the dataset is made; nullptr: its AudioReader.
-  const AudioReader* lengths = nullptr;
   int threads = 1;  // that open files at the start
 };
 

@@ -8,11 +8,13 @@
 #include "engine/io/json.h"
 #include "engine/reduce/long_work.h"
 #include "engine/train/model/open_data.h"
+#include "engine/train/model/shared_lengths.h"
 #include "engine/train/model/stored_state.h"
 #include "engine/train/run_files.h"
 #include "engine/train/state/average.h"
 #include "engine/train/state/metric_choice.h"
 #include "engine/train/state/stored_slots.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/hash.h"
 
 namespace rondo {
@@ -76,6 +78,7 @@ class Setup {
   TrainingSetup run() {
     ranks_.read_at_first([&] { find_start(); });
     read_description();
+    look_at_lengths();
     together_at_length(ranks_, patience(), [&] { open_data(); });
     normalise();
     read_state();
@@ -356,7 +359,28 @@ class Setup {
 
   TargetNames names() const { return {s_.alphabet.get(), s_.description.classes}; }
 
-  MediaReaders readers() const { return {options_.audio, options_.images}; }
+  MediaReaders readers() const {
+    return {options_.audio, options_.images, lengths_ ? &*lengths_ : nullptr};
+  }
+
+  // Each of several ranks opens its part of the recordings' headers, unless one of them has the
+  // data open already.
+  void look_at_lengths() {
+    if (ranks_.size() == 1 || !options_.audio) return;
+    double open = options_.kept && options_.kept->train ? 1 : 0;
+    ranks_.sum(std::span(&open, 1));
+    if (open > 0 || input_kind(config_.features.type) != InputKind::recording) return;
+    lengths_.emplace(*options_.audio);
+    const int threads = config_.training.threads > 0 ? config_.training.threads : usable_cpus();
+    together_at_length(ranks_, patience(), [&] {
+      if (!training_) training_ = read_manifest(config_.data.train);
+      lengths_->look_at(*training_, ranks_, threads);
+      for (const std::string& other : {config_.data.dev, config_.data.test}) {
+        if (!other.empty()) lengths_->look_at(read_manifest(other), ranks_, threads);
+      }
+    });
+    lengths_->exchange(ranks_);
+  }
 
   void note_unwritable(const ManifestDataset& data, const std::string& manifest) {
     if (s_.alphabet && report_) report_->unwritable(unwritable_text(data, *s_.alphabet), manifest);
@@ -436,10 +460,11 @@ class Setup {
   const Ranks& ranks_;
   const Config& config_;
   const TrainerOptions& options_;
-  TrainingReport* const report_;      // nullptr: nobody hears what there is to say of the data
-  std::optional<Manifest> training_;  // as it is read; taken by read_data()
-  StringMap metadata_;                // of a run that goes on
-  StringMap origin_;                  // of the model that training.init_from names
+  TrainingReport* const report_;          // nullptr: nobody hears what there is to say of the data
+  std::optional<Manifest> training_;      // as it is read; taken by read_data()
+  std::optional<SharedLengths> lengths_;  // of several ranks that open data
+  StringMap metadata_;                    // of a run that goes on
+  StringMap origin_;                      // of the model that training.init_from names
   std::vector<std::string> origin_alphabet_, origin_classes_;
   TrainingSetup s_;
 };

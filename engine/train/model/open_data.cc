@@ -88,14 +88,14 @@ void keep(const LengthCache& lengths) {
   }
 }
 
-std::unique_ptr<ManifestDataset> make_dataset(Manifest manifest, DatasetOptions o,
-                                              const MediaReaders& readers,
-                                              const TextEncoder* text) {
+std::unique_ptr<ManifestDataset> make_dataset(Manifest manifest, const DatasetOptions& o,
+                                              MediaReaders readers, const TextEncoder* text) {
   if (!readers.audio || manifest.entries.size() < lengths_worth_keeping) {
     return std::make_unique<ManifestDataset>(std::move(manifest), o, readers, text);
   }
-  const LengthCache lengths(manifest.path + ".lengths", *readers.audio);
-  o.lengths = &lengths;
+  const LengthCache lengths(manifest.path + ".lengths",
+                            readers.lengths ? *readers.lengths : *readers.audio);
+  readers.lengths = &lengths;
   auto data = std::make_unique<ManifestDataset>(std::move(manifest), o, readers, text);
   if (lengths.asked() > 0) keep(lengths);
   return data;
