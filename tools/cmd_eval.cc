@@ -19,12 +19,16 @@
 #include "engine/report/jsonl.h"
 #include "engine/text/edit_alignment.h"
 #include "engine/train/model/open_data.h"
+#include "engine/train/model/shared_lengths.h"
 #include "engine/train/recognition/recognizer.h"
+#include "engine/train/shared_evaluation.h"
+#include "engine/train/training_setup.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/ranks/corpus_ranks.h"
 #include "tools/recognition/decoding.h"
 #include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/eval_results.h"
@@ -231,53 +235,71 @@ class Collector {
   std::map<std::pair<double, int64_t>, report::Regression::Utterance> worst_;
 };
 
-int run_eval(const EvalOptions& o) {
-  require_model_first("rondo eval", o.model, o.manifest);
-  require_manifest(o.manifest);
-  const SndfileReader audio;
-  const ImageFileReader images;
-  Recognizer model(o.model, resolve(o.device), o.threads, o.others);
-  for (const std::string& w : model.warnings()) warn(w);
-  const auto data = open_dataset(model, o.manifest, {&audio, &images}, true);
-  require_apart(o, *data);
+// What is evaluated, on every rank the same.
+struct EvalSubject {
+  SndfileReader audio;
+  ImageFileReader images;
+  std::optional<SharedLengths> lengths;  // of several ranks
+  std::unique_ptr<Recognizer> model;
+  std::unique_ptr<ManifestDataset> data;
+  std::optional<Decoder> decoder;
   EvalResults results;
+};
+
+void describe(const EvalOptions& o, EvalSubject& s) {
+  const ModelDescription& description = s.model->description();
+  EvalResults& results = s.results;
   results.model = o.model;
-  results.model_file = model.file();
+  results.model_file = s.model->file();
   results.others = o.others;
   results.manifest = o.manifest;
-  results.task = model.description().config.task;
-  results.kind = input_kind(model.description().config.features.type);
-  results.classes = model.description().classes;
+  results.task = description.config.task;
+  results.kind = input_kind(description.config.features.type);
+  results.classes = description.classes;
   // Voices of the demo corpus are marked as seen or unseen in training.
-  results.group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
+  results.group = !o.group.empty() ? o.group : has_field(*s.data, "seen") ? "seen" : "";
   results.group_is_asked_for = !o.group.empty();
-  if (!results.group.empty() && !has_field(*data, results.group)) {
+  if (!results.group.empty() && !has_field(*s.data, results.group)) {
     fail_input(o.manifest, ": no ", noun_of(results.kind), " has the field '", results.group,
                "' of --group-by");
   }
   if (!results.group.empty() && results.task == Task::regress) {
     if (results.group_is_asked_for)
-      fail_input(model.file(), ": says numbers: --group-by is for models of texts and of classes");
+      fail_input(s.model->file(),
+                 ": says numbers: --group-by is for models of texts and of classes");
     results.group.clear();
   }
   if (!o.report.empty()) results.curve = curve_of(o.model);
-  Collector collector(o, *data, model, model.session().prediction_shape().cols, results);
-  EvaluationOptions options;
-  options.task = results.task;
-  const bool is_text = results.task == Task::ctc;
-  if (!is_text && o.decoding.searches())
-    fail_input(model.file(), ": is not a ctc model: there is no text to search for");
-  const std::optional<Decoder> decoder =
-      make_decoder(o.decoding, model.vocabulary(), model.description().config.text);
-  options.decoder = decoder ? &*decoder : nullptr;
-  options.decoder_threads = o.threads > 0 ? o.threads : usable_cpus();
-  results.evaluation = evaluate(evaluated(model), *data, is_text ? &model.alphabet() : nullptr,
-                                options, [&](const Hypothesis& h) { collector.take(h); });
-  collector.finish();
-  if (is_text) results.unwritable = unwritable_text(*data, model.alphabet());
+}
+
+// Each of several ranks opens its part of the recordings' headers.
+void look_at_lengths(const EvalOptions& o, const CorpusRanks& ranks, EvalSubject& s) {
+  if (ranks.ranks().size() == 1) return;
+  s.lengths.emplace(s.audio);
+  const int threads = ranks.threads(o.threads);
+  ranks.together([&] { s.lengths->look_at(read_manifest(o.manifest), ranks.ranks(), threads); });
+  s.lengths->exchange(ranks.ranks());
+}
+
+void open(const EvalOptions& o, const CorpusRanks& ranks, EvalSubject& s) {
+  s.model = std::make_unique<Recognizer>(o.model, ranks.device(o.device), ranks.threads(o.threads),
+                                         o.others);
+  for (const std::string& w : s.model->warnings()) warn(w);
+  s.data = open_dataset(*s.model, o.manifest,
+                        {&s.audio, &s.images, s.lengths ? &*s.lengths : nullptr}, true);
+  require_apart(o, *s.data);
+  describe(o, s);
+  if (s.results.task != Task::ctc && o.decoding.searches())
+    fail_input(s.model->file(), ": is not a ctc model: there is no text to search for");
+  s.decoder = make_decoder(o.decoding, s.model->vocabulary(), s.model->description().config.text);
+}
+
+void write_results(const EvalOptions& o, const Collector& collector, EvalSubject& s) {
+  EvalResults& results = s.results;
+  if (results.task == Task::ctc) results.unwritable = unwritable_text(*s.data, s.model->alphabet());
   if (!o.hypotheses.empty()) replace_text_file(o.hypotheses, collector.lines());
   if (!o.report.empty()) {
-    results.worst_images = worst_images(results.errors, *data, images);
+    results.worst_images = worst_images(results.errors, *s.data, s.images);
     replace_text_file(o.report, evaluation_html(results_page(results)));
   }
   if (o.json) {
@@ -285,6 +307,35 @@ int run_eval(const EvalOptions& o) {
   } else {
     print_text(results);
   }
+}
+
+int run_eval(const EvalOptions& o) {
+  require_model_first("rondo eval", o.model, o.manifest);
+  require_manifest(o.manifest);
+  const CorpusRanks ranks("rondo eval");
+  EvalSubject s;
+  std::optional<Collector> collector;
+  ranks.run([&] {
+    look_at_lengths(o, ranks, s);
+    ranks.together([&] { open(o, ranks, s); });
+    ranks.require_same([&] {
+      return str(hash_of(*s.data), ' ', hash_of_models(o.model, o.others), ' ',
+                 given_of(o.decoding), ' ', s.results.group);
+    });
+    const bool is_text = s.results.task == Task::ctc;
+    collector.emplace(o, *s.data, *s.model, s.model->session().prediction_shape().cols, s.results);
+    EvaluationOptions options;
+    options.task = s.results.task;
+    options.decoder = s.decoder ? &*s.decoder : nullptr;
+    const int threads = ranks.threads(o.threads);
+    options.decoder_threads = threads > 0 ? threads : usable_cpus();
+    s.results.evaluation =
+        evaluate_together(ranks.ranks(), CorpusRanks::patience(), evaluated(*s.model), *s.data,
+                          is_text ? &s.model->alphabet() : nullptr, options,
+                          [&](const Hypothesis& h) { collector->take(h); });
+    collector->finish();
+  });
+  if (ranks.ranks().first()) write_results(o, *collector, s);
   return 0;
 }
 

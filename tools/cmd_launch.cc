@@ -1,5 +1,5 @@
-// rondo launch: the ranks of a training run, or of bench links, as processes, watched and started
-// again.
+// rondo launch: the ranks of a training run, of a corpus to be read, or of bench links, as
+// processes, watched and started again.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "tools/ranks/elastic_ranks.h"
 #include "tools/ranks/launchers.h"
 #include "tools/ranks/local_ranks.h"
+#include "tools/ranks/rank_process.h"
 
 namespace rondo {
 namespace {
@@ -31,13 +32,15 @@ struct LaunchOptions {
 };
 
 bool is_for_ranks(const std::vector<std::string>& words) {
-  if (words.front() == "train") return true;
+  if (words.front() == "train" || divides_inputs(words)) return true;
   return words.size() > 1 && words[0] == "bench" && words[1] == "links";
 }
 
 void require_consistent(const LaunchOptions& o) {
   if (o.words.empty() || !is_for_ranks(o.words)) {
-    throw WrongUsage("expected -- train ..., the command that every rank runs (or -- bench links)");
+    throw WrongUsage(
+        "expected -- train ..., the command that every rank runs (or -- eval, -- transcribe, -- "
+        "predict, -- bench links)");
   }
   if (o.node_rank >= o.nodes) {
     throw WrongUsage(str("--node-rank is ", o.node_rank, " of --nodes ", o.nodes));
@@ -51,6 +54,10 @@ void require_consistent(const LaunchOptions& o) {
     throw WrongUsage("--elastic takes at least two ranks (-n): of one, nobody is left to go on");
   }
   if (o.elastic && o.words.front() != "train") throw WrongUsage("--elastic goes with -- train ...");
+  if (o.max_restarts > 0 && divides_inputs(o.words)) {
+    throw WrongUsage("--max-restarts goes with -- train ...: " + o.words.front() +
+                     " keeps nothing to go on from");
+  }
   if (o.nodes > 1 && o.master.empty()) throw WrongUsage("--nodes needs --master");
 }
 
@@ -158,7 +165,8 @@ int launch_ranks(int ranks, const std::vector<std::string>& words) {
 }
 
 void add_launch(Command& program) {
-  Command& command = program.add_command("launch", "Train on several ranks, each a process");
+  Command& command =
+      program.add_command("launch", "Train, or read a corpus, on several ranks, each a process");
   auto o = std::make_shared<LaunchOptions>();
   command.add_option("-n,--ranks", o->ranks, "so many ranks on this machine")
       .range(1, 4096)
@@ -190,9 +198,14 @@ void add_launch(Command& program) {
       .show_default();
   command.add_option("--master", o->master,
                      "HOST:PORT of machine 0, where the ranks meet (with --nodes)");
-  command.add_option("command", o->words, "-- train and its arguments").required();
+  command
+      .add_option("command", o->words,
+                  "-- train and its arguments; or eval, transcribe or predict, whose inputs the "
+                  "ranks divide")
+      .required();
   command.footer(
-      "\nExample:  rondo launch -n 4 --max-restarts 3 -- train recipe.toml data=digits\n");
+      "\nExample:  rondo launch -n 4 --max-restarts 3 -- train recipe.toml data=digits\n"
+      "          rondo launch -n 4 -- eval run digits/test.jsonl\n");
   command.action([o] { return run_launch(*o); });
 }
 

@@ -15,11 +15,14 @@
 #include "engine/train/recognition/long_recording.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
+#include "kernels/base/hash.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/ranks/corpus_ranks.h"
 #include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/divided_inputs.h"
 #include "tools/recognition/each_input.h"
 #include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/page_output.h"
@@ -80,29 +83,10 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
   }
 }
 
-// Recordings that reach less far up than the model hears: the first is named, for mostly all are
-// alike.
-class NarrowRecordings {
- public:
-  ~NarrowRecordings() {
-    if (count_ > 1)
-      std::fprintf(stderr, "warning: the same of %lld more recordings\n",
-                   static_cast<long long>(count_ - 1));
-  }
-  Waveform read(const ModelInput& input, int32_t sample_rate) {
-    InputExtent extent;
-    Waveform audio = read_audio(input, sample_rate, &extent);
-    add(extent);
-    return audio;
-  }
-  void add(const InputExtent& extent) {
-    if (extent.narrow.empty() || count_++ > 0) return;
-    warn(extent.narrow);
-  }
-
- private:
-  int64_t count_ = 0;
-};
+// Says where a recording reaches less far up than the model hears.
+void tell_narrow(Speaker& speaker, const InputExtent& extent) {
+  if (!extent.narrow.empty()) speaker.say({Said::narrow, extent.narrow});
+}
 
 // One recording at a time, as streams and pictures want it. How many failed.
 int transcribe_each(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
@@ -112,7 +96,7 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
     const bool is_whole = o.picture.asked() || style.format == PredictionFormat::npy;
     stream.emplace(model, style, o.chunk_ms / 1000, o.endpoint, is_whole);
   }
-  NarrowRecordings narrow;
+  Speaker speaker;
   struct Heard {
     Waveform audio = {};  // of standard input for a picture alone
     double seconds = 0;
@@ -124,7 +108,11 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
     Waveform& audio = heard.audio;
     audio.sample_rate = model.description().config.features.rate;
     const bool is_raw = stream && input.file.path == "-";
-    if (!is_raw) audio = narrow.read(input, audio.sample_rate);
+    if (!is_raw) {
+      InputExtent extent;
+      audio = read_audio(input, audio.sample_rate, &extent);
+      tell_narrow(speaker, extent);
+    }
     heard.seconds = audio.seconds();
     if (!stream) {
       heard.prediction.transcript = model.transcribe(audio);
@@ -203,8 +191,10 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
                         model.frame_seconds(), line, shaped(line, std::move(image)));
     place(p.transcript, extent, line);
     PageOutput page(style, inputs, images, line.direction);
-    if (is_of_pages(style.format)) return page.take(&p.transcript);
-    write_prediction(style, Task::ctc, input, p, extent);
+    std::fputs(is_of_pages(style.format)
+                   ? page.take(&p.transcript).c_str()
+                   : told_prediction(style, Task::ctc, input, p, extent).c_str(),
+               stdout);
   });
 }
 
@@ -236,16 +226,16 @@ void load(const ModelInput& input, LoadedInput& loaded, const Recognizer& model,
   loaded.frames = loaded.features.frames;
 }
 
-// Several inputs at once, in their order. How many failed.
-int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
-                   const std::vector<ModelInput>& inputs) {
-  ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
+// Several inputs at once, in their order.
+void predict_groups(const PredictOptions& o, int threads, Recognizer& model,
+                    const PredictionStyle& style, const std::vector<ModelInput>& inputs,
+                    const SayOfInput& say) {
+  ThreadPool pool(threads > 0 ? threads : usable_cpus());
   const Task task = model.description().config.task;
   const LineConfig& line = model.description().config.features;
   const ImageFileReader images;
   const bool is_page = is_of_pages(style.format);
   PageOutput pages(style, inputs, images, line.direction);
-  NarrowRecordings narrow;
   InputWork<LoadedInput> work;
   work.read = [&](const ModelInput& input, LoadedInput& loaded) {
     load(input, loaded, model, images, o.piece);
@@ -265,20 +255,28 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
     for (size_t i = 0; i < group.size(); ++i) group[i]->prediction = std::move(predictions[i]);
   };
   work.write = [&](const ModelInput& input, LoadedInput& loaded) {
+    const InputExtent& extent = loaded.extent;
     Prediction p = std::move(loaded.prediction);
-    tell_warning(loaded.extent);
-    narrow.add(loaded.extent);
+    if (!extent.warning.empty()) say(input, {Said::warning, extent.warning});
+    if (!extent.narrow.empty()) say(input, {Said::narrow, extent.narrow});
     if (!loaded.long_audio.samples.empty()) {
       const PieceOptions pieces{.seconds = o.piece};
       p.transcript = model.decode(long_outputs(model, std::move(loaded.long_audio), pieces));
     }
-    if (input.kind == InputKind::image) place(p.transcript, loaded.extent, line);
-    if (is_page) return pages.take(&p.transcript);
-    write_prediction(style, task, input, p, loaded.extent);
+    if (input.kind == InputKind::image) place(p.transcript, extent, line);
+    say(input, {Said::output, is_page ? pages.take(&p.transcript)
+                                      : told_prediction(style, task, input, p, extent)});
   };
   // The page is written all the same, without this line.
-  if (is_page) work.left_out = [&] { pages.take(nullptr); };
-  return for_each_input(inputs, pool, work);
+  if (is_page) {
+    work.left_out = [&](const ModelInput& input) {
+      say(input, {Said::output, pages.take(nullptr)});
+    };
+  }
+  work.tell = [&](const ModelInput& input, const std::string& why) {
+    say(input, {Said::error, why});
+  };
+  for_each_input(inputs, pool, work);
 }
 
 void require_fitting(const PredictOptions& o) {
@@ -300,10 +298,41 @@ void require_fitting(const PredictOptions& o) {
   }
 }
 
-int run_predict(const PredictOptions& o) {
-  require_fitting(o);
-  require_model_first("rondo " + o.command, o.model, o.files.front());
-  Recognizer model(o.model, resolve(o.device), o.threads, o.others);
+// A model and what it is to read, on every rank the same.
+struct PredictSubject {
+  std::unique_ptr<Recognizer> model;
+  std::vector<ModelInput> inputs;
+  PredictionStyle style;
+  InputKind kind = InputKind::recording;
+};
+
+// What several ranks cannot divide.
+void require_divisible(const PredictOptions& o) {
+  const char* what = o.stream                                              ? "--stream"
+                     : o.picture.asked()                                   ? "--picture"
+                     : std::count(o.files.begin(), o.files.end(), "-") > 0 ? "standard input, '-',"
+                                                                           : nullptr;
+  if (what) fail_input(what, " cannot be divided among several ranks; expected a single one");
+}
+
+void require_fitting_kind(const PredictOptions& o, const PredictSubject& s) {
+  const std::string& file = s.model->file();
+  if (s.kind == InputKind::image && is_timed(s.style.format))
+    fail_input(file, ": reads images, and --format ", o.format, " has seconds");
+  if (s.kind != InputKind::image && is_of_pages(s.style.format))
+    fail_input(file, ": reads no images, and --format ", o.format, " is of pages");
+  const bool reads_ready = s.kind == InputKind::features;
+  if ((o.stream && s.kind != InputKind::recording) || (o.picture.asked() && reads_ready)) {
+    fail_input(file, ": was trained on ", reads_ready ? "ready features" : "images", "; ",
+               o.stream ? "--stream takes recordings" : "--picture takes recordings and images");
+  }
+}
+
+void open(const PredictOptions& o, const CorpusRanks& ranks, PredictSubject& s) {
+  if (ranks.ranks().size() > 1) require_divisible(o);
+  s.model = std::make_unique<Recognizer>(o.model, ranks.device(o.device), ranks.threads(o.threads),
+                                         o.others);
+  Recognizer& model = *s.model;
   for (const std::string& w : model.warnings()) warn(w);
   const Config& config = model.description().config;
   if (o.command == "transcribe" && config.task != Task::ctc) {
@@ -313,33 +342,51 @@ int run_predict(const PredictOptions& o) {
   model.set_decoder(make_decoder(o.decoding, model.vocabulary(), config.text),
                     o.search_on_device());
   model.set_confidence(confidence_of(o.decoding.confidence));
-  const InputKind kind = input_kind(config.features.type);
-  std::vector<ModelInput> inputs = inputs_of(o.files, kind);
-  for (ModelInput& input : inputs) {
+  s.kind = input_kind(config.features.type);
+  s.inputs = inputs_of(o.files, s.kind);
+  for (ModelInput& input : s.inputs) {
     if (input.segment.channel < 0) input.segment.channel = o.channel;
   }
-  if (o.picture.asked() && inputs.size() != 1) {
-    fail_input(o.files.front(), ": holds ", inputs.size(),
+  if (o.picture.asked() && s.inputs.size() != 1) {
+    fail_input(o.files.front(), ": holds ", s.inputs.size(),
                " inputs, --picture takes one recording or line");
   }
-  const PredictionStyle style = style_of(o, inputs);
-  if (kind == InputKind::image && is_timed(style.format))
-    fail_input(model.file(), ": reads images, and --format ", o.format, " has seconds");
-  if (kind != InputKind::image && is_of_pages(style.format))
-    fail_input(model.file(), ": reads no images, and --format ", o.format, " is of pages");
-  require_fitting_output(style, o.format);
-  require_apart(o, style, inputs);
-  make_output_folders(style, inputs);
-  const bool alone = o.stream || o.picture.asked();
-  const bool is_line = kind == InputKind::image && !o.stream;
-  if (alone && kind != InputKind::recording && !is_line) {
-    fail_input(model.file(), ": was trained on ",
-               kind == InputKind::image ? "images" : "ready features", "; ",
-               o.stream ? "--stream takes recordings" : "--picture takes recordings and images");
-  }
-  const int failures = !alone    ? predict_groups(o, model, style, inputs)
-                       : is_line ? transcribe_line(o, model, style, inputs)
-                                 : transcribe_each(o, model, style, inputs);
+  s.style = style_of(o, s.inputs);
+  require_fitting_kind(o, s);
+  require_fitting_output(s.style, o.format);
+  require_apart(o, s.style, s.inputs);
+  make_output_folders(s.style, s.inputs);
+}
+
+// What the results depend on.
+std::string given_to(const PredictOptions& o, const std::vector<ModelInput>& inputs) {
+  uint64_t hash = fnv1a_begin;
+  for (const ModelInput& input : inputs) hash = fnv1a(input.name + '\n', hash);
+  return str(o.command, ' ', hash, ' ', hash_of_models(o.model, o.others), ' ', o.format, ' ',
+             o.channel, ' ', o.piece, ' ', o.search_on, ' ', given_of(o.decoding));
+}
+
+int run_predict(const PredictOptions& o) {
+  require_fitting(o);
+  require_model_first("rondo " + o.command, o.model, o.files.front());
+  const CorpusRanks ranks("rondo " + o.command);
+  PredictSubject s;
+  int failures = 0;
+  ranks.run([&] {
+    ranks.together([&] { open(o, ranks, s); });
+    if (o.stream || o.picture.asked()) {
+      const bool is_line = s.kind == InputKind::image;
+      failures = is_line ? transcribe_line(o, *s.model, s.style, s.inputs)
+                         : transcribe_each(o, *s.model, s.style, s.inputs);
+      return;
+    }
+    ranks.require_same([&] { return given_to(o, s.inputs); });
+    failures =
+        read_divided(ranks.ranks(), CorpusRanks::patience(), s.inputs,
+                     [&](const std::vector<ModelInput>& inputs, const SayOfInput& say) {
+                       predict_groups(o, ranks.threads(o.threads), *s.model, s.style, inputs, say);
+                     });
+  });
   return failures ? 1 : 0;
 }
 

@@ -1,6 +1,13 @@
 #include "engine/train/shared_evaluation.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+
 #include "engine/io/json.h"
+#include "engine/reduce/long_work.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
@@ -20,6 +27,57 @@ void gather(const Ranks& ranks, std::vector<SampleHypothesis>& samples) {
     }
   }
 }
+
+// What `each` of an evaluation over several ranks sees of an utterance, as bytes.
+void append(std::string& bytes, const auto& value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void append(std::string& bytes, const Hypothesis& h) {
+  append(bytes, h.batch);
+  append(bytes, h.utterance);
+  append(bytes, h.loss);
+  append(bytes, h.class_index);
+  append(bytes, h.text.size());
+  bytes += h.text;
+  append(bytes, h.values.size());
+  for (const float value : h.values) append(bytes, value);
+}
+
+class Taker {
+ public:
+  explicit Taker(std::string_view bytes) : left_(bytes) {}
+  bool is_done() const { return left_.empty(); }
+
+  Hypothesis take() {
+    Hypothesis h;
+    h.batch = take<int64_t>();
+    h.utterance = take<int64_t>();
+    h.loss = take<double>();
+    h.class_index = take<int32_t>();
+    h.text = take_bytes(take<size_t>());
+    h.values.resize(take<size_t>());
+    for (float& value : h.values) value = take<float>();
+    return h;
+  }
+
+ private:
+  std::string_view take_bytes(size_t n) {
+    RONDO_CHECK(n <= left_.size(), "a rank's hypotheses end within one of them");
+    const std::string_view taken = left_.substr(0, n);
+    left_.remove_prefix(n);
+    return taken;
+  }
+
+  template <class T>
+  T take() {
+    T value;
+    std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
+    return value;
+  }
+
+  std::string_view left_;
+};
 
 }  // namespace
 
@@ -46,6 +104,31 @@ Evaluation evaluate_together(const Ranks& ranks, EvaluatedModel& model, const Ma
   });
   e.combine([&](std::span<double> values) { ranks.sum(values); });
   if (samples) gather(ranks, *samples);
+  return e;
+}
+
+Evaluation evaluate_together(const Ranks& ranks, CommClock::duration patience,
+                             EvaluatedModel& model, const ManifestDataset& data,
+                             const Alphabet* text, EvaluationOptions options,
+                             const std::function<void(const Hypothesis&)>& each) {
+  if (ranks.size() == 1) return evaluate(model, data, text, options, each);
+  const auto start = std::chrono::steady_clock::now();
+  options.part = ranks.rank();
+  options.parts = ranks.size();
+  Evaluation e;
+  std::string mine;
+  together_at_length(ranks, patience, [&] {
+    e = evaluate(model, data, text, options, [&](const Hypothesis& h) { append(mine, h); });
+  });
+  e.combine([&](std::span<double> values) { ranks.sum(values); });
+  std::vector<Hypothesis> all;
+  for (const std::string& bytes : ranks.gather(mine)) {
+    for (Taker taker(bytes); !taker.is_done();) all.push_back(taker.take());
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Hypothesis& a, const Hypothesis& b) { return a.batch < b.batch; });
+  for (const Hypothesis& h : all) each(h);
+  e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return e;
 }
 

@@ -18,4 +18,13 @@ Evaluation evaluate_together(const Ranks& ranks, EvaluatedModel& model, const Ma
                              std::vector<SampleHypothesis>* samples,
                              const std::function<bool()>& stop = {});
 
+// evaluate() over all ranks by `options`, but for its parts, in which each rank takes a part. On
+// rank 0 `each` sees every utterance, in evaluate()'s order; of several ranks without labels and
+// scores. Ranks that are ready wait as long as others are at work, see together_at_length() for
+// `patience`.
+Evaluation evaluate_together(const Ranks& ranks, CommClock::duration patience,
+                             EvaluatedModel& model, const ManifestDataset& data,
+                             const Alphabet* text, EvaluationOptions options,
+                             const std::function<void(const Hypothesis&)>& each);
+
 }  // namespace rondo

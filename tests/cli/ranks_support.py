@@ -142,6 +142,17 @@ def lost_rank(err, rank):
     check(re.search(rf"\b(from|to) rank {rank}\b", err), "no operation with that rank is named:", err)
 
 
+def preloading(source, file):
+    """The environment of processes that load a library of this C first, compiled as `file`."""
+    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
+    if compiler is None:
+        raise Skip("no C compiler")
+    file.with_suffix(".c").write_text(source)
+    subprocess.run([compiler, "-shared", "-fPIC", file.with_suffix(".c"), "-o", file, "-ldl"], check=True)
+    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    return dict(os.environ, LD_PRELOAD=str(file), ASAN_OPTIONS=options)
+
+
 reserved = []
 
 

@@ -34,17 +34,6 @@ __attribute__((constructor)) static void begin(void) { signal(SIGHUP, take); }
 """
 
 
-def preloading(source, file):
-    """The environment of processes that load a library of this C first, compiled as `file`."""
-    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
-    if compiler is None:
-        raise Skip("no C compiler")
-    file.with_suffix(".c").write_text(source)
-    subprocess.run([compiler, "-shared", "-fPIC", file.with_suffix(".c"), "-o", file, "-ldl"], check=True)
-    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    return dict(os.environ, LD_PRELOAD=str(file), ASAN_OPTIONS=options)
-
-
 @contextlib.contextmanager
 def held_saves(root):
     """The environment of processes whose saves do not end while the file root/hold is there."""

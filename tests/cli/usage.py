@@ -91,7 +91,7 @@ def test_wrong_usage_is_2():
         (["prepare", "fsdd", "d", "o", "--seed", "18446744073709551616"], "expected a whole number of at least 0"),
         (["prepare", "fsdd", "d", "o", "--seed", "abc"], "--seed is 'abc', expected a whole number of at least 0"),
         (["eval", "a", "b", "c"], "unexpected argument 'c' of 'rondo eval'"),
-        (["launch", "-n", "2", "--", "eval", "a", "b"], "expected -- train ..."),
+        (["launch", "-n", "2", "--", "info", "a"], "expected -- train ..."),
         (["transcribe", "model", ""], "files: an empty name, expected that of a file"),
         (["transcribe", "model", "a.wav", "--chunk-ms", "0.5"], "'0.5', expected a number from 1 to 3600000\n"),
         (["transcribe", "model", "a.wav", "--beam", "4", "--nbest", "5", "--format", "jsonl"], "a --beam that is at least as large"),

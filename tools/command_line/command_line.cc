@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <type_traits>
@@ -191,7 +192,14 @@ void tell_error(const std::string& text) {
   std::fprintf(stderr, "rondo: %s\n", printable(text, LineBreaks::kept).c_str());
 }
 
+namespace {
+std::atomic<bool> others_warn = false;
+}
+
+void leave_warnings_to_others() { others_warn = true; }
+
 void warn(const std::string& text) {
+  if (others_warn) return;
   std::fprintf(stderr, "warning: %s\n", printable(text, LineBreaks::kept).c_str());
 }
 

@@ -33,6 +33,8 @@ class WrongUsage : public std::runtime_error {
 // would obey is written out.
 void tell_error(const std::string& text);
 void warn(const std::string& text);
+// From now on warn() says nothing: another process finds the same, and says it.
+void leave_warnings_to_others();
 
 // A word as messages show it: not all of one that is as long as a page.
 std::string shortened(const std::string& word);

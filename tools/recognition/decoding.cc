@@ -27,6 +27,19 @@ int DecodingOptions::beam_used() const {
   return needs_search() ? std::max(usual_beam, nbest) : default_beam;
 }
 
+std::string given_of(const DecodingOptions& o) {
+  std::string given = str(o.beam_used(), ' ', o.nbest, ' ', o.unit, ' ', o.confidence);
+  for (const std::string* file : {&o.lm, &o.lexicon, &o.silence, &o.hot_words}) {
+    given += file->empty() ? " -" : " +";
+  }
+  const DecoderOptions& s = o.search;
+  for (const double number : {o.hot_word_weight, o.score_range, o.token_floor, s.lm_weight,
+                              s.word_score, s.unknown_score}) {
+    given += str(' ', number);
+  }
+  return str(given, ' ', s.sum, s.sentence_end);
+}
+
 DecoderOptions search_options(const DecodingOptions& o, int32_t classes) {
   DecoderOptions s = o.search;
   s.beam = o.beam_used();

@@ -50,6 +50,8 @@ void use_language_model_of(const std::string& folder, const Command& command,
 std::optional<Decoder> make_decoder(const DecodingOptions& options, const Vocabulary& vocabulary,
                                     const TextRules& rules = {});
 
+// What they say but for where files lie: tells searches apart.
+std::string given_of(const DecodingOptions& options);
 // What the options say of the search among so many classes.
 DecoderOptions search_options(const DecodingOptions& options, int32_t classes);
 // What the options name, read.

@@ -13,9 +13,10 @@
 
 namespace rondo {
 
-// Runs `action`, whose InputError is told on standard error: other inputs may be fine where this
-// one is not. Whether it went well.
-bool attempt(const std::function<void()>& action);
+// Runs `action`, whose InputError is told, without `tell` on standard error: other inputs may be
+// fine where this one is not. Whether it went well.
+bool attempt(const std::function<void()>& action,
+             const std::function<void(const std::string&)>& tell = {});
 
 // What is done with each input.
 template <class Read>
@@ -29,7 +30,10 @@ struct InputWork {
   std::function<void(std::span<Read* const>)> together = {};
   // One after the other, in the inputs' order.
   std::function<void(const ModelInput&, Read&)> write;
-  std::function<void()> left_out = {};  // in place of write(), of what could not be read
+  // In place of write(), of what could not be read.
+  std::function<void(const ModelInput&)> left_out = {};
+  // Is told why there is no output of an input; without it that goes to standard error.
+  std::function<void(const ModelInput&, const std::string&)> tell = {};
 };
 
 // An InputError in read(), write() or left_out() is told, and the other inputs go on. Returns how
@@ -62,12 +66,15 @@ int for_each_input(const std::vector<ModelInput>& inputs, ThreadPool& pool,
     }
     if (work.together) work.together(there);
     for (size_t n = 0; n < group.size(); ++n) {
+      const ModelInput& input = inputs[first + n];
+      std::function<void(const std::string&)> tell;
+      if (work.tell) tell = [&](const std::string& why) { work.tell(input, why); };
       if (wrong[n].empty()) {
-        failures += !attempt([&] { work.write(inputs[first + n], group[n]); });
+        failures += !attempt([&] { work.write(input, group[n]); }, tell);
         continue;
       }
-      failures += !attempt([&] { throw InputError(wrong[n]); });
-      if (work.left_out) failures += !attempt(work.left_out);
+      failures += !attempt([&] { throw InputError(wrong[n]); }, tell);
+      if (work.left_out) failures += !attempt([&] { work.left_out(input); }, tell);
     }
   }
   return failures;

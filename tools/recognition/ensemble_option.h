@@ -1,6 +1,7 @@
 // --with: further models, whose probabilities are averaged with the first's.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,5 +14,8 @@ CommandOption add_ensemble_option(Command& command, std::vector<std::string>* ot
 // What there is of all these models (files_of_model).
 std::vector<std::string> files_of_models(const std::string& model,
                                          const std::vector<std::string>& others);
+
+// Of the files of all of them: tells models apart. Throws InputError.
+uint64_t hash_of_models(const std::string& model, const std::vector<std::string>& others);
 
 }  // namespace rondo

@@ -342,12 +342,13 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
   return features;
 }
 
-bool attempt(const std::function<void()>& action) {
+bool attempt(const std::function<void()>& action,
+             const std::function<void(const std::string&)>& tell) {
   try {
     action();
     return true;
   } catch (const InputError& e) {
-    tell_error(e.what());
+    tell ? tell(e.what()) : tell_error(e.what());
     return false;
   }
 }

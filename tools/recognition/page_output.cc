@@ -3,7 +3,6 @@
 #include <rondo/version.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
@@ -43,7 +42,7 @@ size_t count_pages(const std::vector<ModelInput>& inputs) {
   return pages;
 }
 
-void PageOutput::take(const Transcript* transcript) {
+std::string PageOutput::take(const Transcript* transcript) {
   labels_.emplace_back();
   is_read_.push_back(transcript != nullptr);
   if (transcript) {
@@ -52,14 +51,14 @@ void PageOutput::take(const Transcript* transcript) {
     }
   }
   const size_t end = first_ + labels_.size();
-  if (end < inputs_.size() && are_of_one_page(inputs_[end - 1], inputs_[end])) return;
+  if (end < inputs_.size() && are_of_one_page(inputs_[end - 1], inputs_[end])) return {};
   const size_t first = first_;
   const std::vector<std::vector<SeenLabel>> labels = std::move(labels_);
   const bool any = std::find(is_read_.begin(), is_read_.end(), true) != is_read_.end();
   first_ = end;
   labels_.clear();
   is_read_.clear();
-  if (any) write(std::span(inputs_).subspan(first, end - first), labels);
+  return any ? write(std::span(inputs_).subspan(first, end - first), labels) : std::string();
 }
 
 // What the places of a line's labels are between.
@@ -73,8 +72,8 @@ std::pair<double, double> PageOutput::columns_of(const ImageRegion& region,
   return {places.first(), places.end()};
 }
 
-void PageOutput::write(std::span<const ModelInput> inputs,
-                       const std::vector<std::vector<SeenLabel>>& labels) const {
+std::string PageOutput::write(std::span<const ModelInput> inputs,
+                              const std::vector<std::vector<SeenLabel>>& labels) const {
   const PageFile page = inputs.front().page ? *inputs.front().page : page_around(inputs, images_);
   std::vector<ReadLine> lines;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -90,14 +89,10 @@ void PageOutput::write(std::span<const ModelInput> inputs,
     lines.back().downwards = downwards_;
   }
   const std::string document = document_of(style_.format, page, lines);
-  if (style_.folder.empty()) {
-    std::fputs(document.c_str(), stdout);
-  } else {
-    const std::string path = output_path(style_, inputs.front());
-    replace_text_file(path, document);
-    std::printf("%s\n", path.c_str());
-  }
-  std::fflush(stdout);
+  if (style_.folder.empty()) return document;
+  const std::string path = output_path(style_, inputs.front());
+  replace_text_file(path, document);
+  return path + "\n";
 }
 
 }  // namespace rondo

@@ -14,9 +14,9 @@ namespace rondo {
 // How many pages these are; lines of one page follow each other.
 size_t count_pages(const std::vector<ModelInput>& inputs);
 
-// Takes what was read line by line, and writes each page when its last line is there: on standard
-// output, or into a file of the style's folder, whose name is written then. An image of one line is
-// a page of one line. Borrows what it is made of.
+// Takes what was read line by line. When a page's last line is there, the page is for standard
+// output, or is written into a file of the style's folder, whose name is. An image of one line is a
+// page of one line. Borrows what it is made of.
 class PageOutput {
  public:
   PageOutput(const PredictionStyle& style, const std::vector<ModelInput>& inputs,
@@ -27,13 +27,13 @@ class PageOutput {
         downwards_(direction == LineDirection::downwards) {}
 
   // The next of the inputs. Its labels have their places in pixels of the line. nullptr: it could
-  // not be read, and stays without a text. Throws InputError for a file that cannot be written or
-  // has changed.
-  void take(const Transcript* transcript);
+  // not be read, and stays without a text. Returns what there is to say on standard output. Throws
+  // InputError for a file that cannot be written or has changed.
+  std::string take(const Transcript* transcript);
 
  private:
-  void write(std::span<const ModelInput> inputs,
-             const std::vector<std::vector<SeenLabel>>& labels) const;
+  std::string write(std::span<const ModelInput> inputs,
+                    const std::vector<std::vector<SeenLabel>>& labels) const;
   std::pair<double, double> columns_of(const ImageRegion& region, const PageFile& page) const;
 
   const PredictionStyle& style_;

@@ -235,15 +235,16 @@ void make_output_folders(const PredictionStyle& style, const std::vector<ModelIn
 
 namespace {
 
-// On standard output, or into a file of its own, whose name is written then.
-void write_document(const PredictionStyle& style, const ModelInput& input,
-                    const std::string& text) {
-  if (!style.folder.empty() && style.format != PredictionFormat::ctm) {
-    replace_text_file(output_path(style, input), text);
-    std::printf("%s\n", output_path(style, input).c_str());
-  } else {
-    std::fputs(text.c_str(), stdout);
-  }
+// For standard output: the text, or the name of the file that it was written into.
+std::string told_document(const PredictionStyle& style, const ModelInput& input,
+                          const std::string& text) {
+  if (style.folder.empty() || style.format == PredictionFormat::ctm) return text;
+  replace_text_file(output_path(style, input), text);
+  return output_path(style, input) + "\n";
+}
+
+void write_out(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
 
@@ -252,11 +253,11 @@ void write_document(const PredictionStyle& style, const ModelInput& input,
 void write_subtitles(const PredictionStyle& style, const ModelInput& input,
                      const std::vector<Subtitle>& subtitles) {
   const bool srt = style.format == PredictionFormat::srt;
-  write_document(style, input, srt ? to_srt(subtitles) : to_vtt(subtitles));
+  write_out(told_document(style, input, srt ? to_srt(subtitles) : to_vtt(subtitles)));
 }
 
-void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
-                      const Prediction& p, const InputExtent& extent) {
+std::string told_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
+                            const Prediction& p, const InputExtent& extent) {
   std::string line;
   switch (style.format) {
     case PredictionFormat::text:
@@ -275,11 +276,15 @@ void write_prediction(const PredictionStyle& style, Task task, const ModelInput&
       break;
     }
     default:
-      return write_document(style, input,
-                            timed_text(style.format, input, p.transcript, extent.seconds));
+      return told_document(style, input,
+                           timed_text(style.format, input, p.transcript, extent.seconds));
   }
-  std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+  return line + "\n";
+}
+
+void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
+                      const Prediction& prediction, const InputExtent& extent) {
+  write_out(told_prediction(style, task, input, prediction, extent));
 }
 
 }  // namespace rondo

@@ -37,10 +37,12 @@ void require_fitting_output(const PredictionStyle& style, const std::string& for
 // not UTF-8 in jsonl.
 void require_fitting_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs);
 
-// On standard output, or into a file, whose name is written then; no format of pages. `extent`: of
-// the input.
-// Tokens of an image have their places in its pixels already. Throws InputError for a file that
-// cannot be written.
+// What there is to say of an input on standard output: the prediction, or the name of the file that
+// it was written into; no format of pages. `extent`: of the input. Tokens of an image have their
+// places in its pixels already. Throws InputError for a file that cannot be written.
+std::string told_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
+                            const Prediction& prediction, const InputExtent& extent);
+// Says it.
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
                       const Prediction& prediction, const InputExtent& extent);
 

@@ -181,6 +181,7 @@ class Evaluator {
   Hypothesis begin(const HostBatch& batch, size_t n) {
     Hypothesis h;
     h.utterance = batch.utterances[n];
+    h.batch = batch.step;
     h.loss = options_.references ? static_cast<double>(last_->losses[n]) : 0;
     ++result.utterances;
     return h;

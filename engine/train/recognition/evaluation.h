@@ -36,6 +36,7 @@ std::string names_of(const ManifestDataset& data, std::span<const int64_t> utter
 // What the model wrote for one utterance.
 struct Hypothesis {
   int64_t utterance = 0;           // of the dataset
+  int64_t batch = 0;               // that it was evaluated in
   std::string text;                // ctc
   std::vector<TimedLabel> labels;  // of each frame's best class
   int32_t output_frames = 0;
