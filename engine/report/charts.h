@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,15 +23,16 @@ struct LearningCurve {
   // WER, CER as shares: 0.12 is drawn as 12%. Over more than a factor of five the axis is
   // logarithmic; zeros then lie on a line of their own at its foot.
   std::vector<Series> error_rates;
+  std::optional<double> kept = {};  // where on the x axis the model was that is kept
 };
 
 // Two panels over a common axis; a panel without points is left out, and values that are not finite
 // are marked at the top edge of theirs. Long series are thinned to what can be seen, keeping
-// extremes.
+// extremes. The last value of each stands at its end; of a long one, that of its running mean.
 std::string learning_curve_svg(const LearningCurve& curve);
 
 // "step.loss", "validation.loss", and "validation.wer", "validation.cer", "validation.error" of a
-// training log.
+// training log; kept is the last validation that was "best".
 LearningCurve learning_curve_of(const TrainingLog& log, std::string title);
 
 // How many values lie in each of some thirty equal steps from 0. A few very large ones share the

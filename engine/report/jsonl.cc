@@ -31,6 +31,7 @@ Json to_json_value(const LogField& field) {
 }
 
 std::optional<double> number_of(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
   if (value.is_number()) return value.get<double>();
   if (value.is("nan")) return std::numeric_limits<double>::quiet_NaN();
   if (value.is("inf")) return std::numeric_limits<double>::infinity();
@@ -69,6 +70,7 @@ void take_line(const Json& object, TrainingLog& log) {
 std::optional<double> number_of(const LogField& field) {
   if (const auto* x = std::get_if<double>(&field.value)) return *x;
   if (const auto* n = std::get_if<int64_t>(&field.value)) return static_cast<double>(*n);
+  if (const auto* b = std::get_if<bool>(&field.value)) return *b ? 1 : 0;
   return std::nullopt;
 }
 

@@ -58,7 +58,7 @@ struct LogCut {
 // open must open it again. Nobody else may write the log now. InputError if the disk refuses.
 bool cut_log(const std::filesystem::path& path, uint64_t bytes, const LogCut& cut);
 
-// A numeric value over steps.
+// A value over steps; of what is true or false, 1 or 0.
 struct Series {
   std::string name;
   std::vector<double> x;  // steps, or seconds

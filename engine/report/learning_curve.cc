@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "engine/report/charts.h"
@@ -13,7 +14,7 @@ namespace {
 using svg::Picture;
 using svg::Point;
 
-constexpr double width = 760, panel_height = 220, left = 64, right = 20, top = 40, gap = 34,
+constexpr double width = 760, panel_height = 220, left = 64, right = 72, top = 40, gap = 34,
                  bottom = 48, zero_strip = 20;
 
 struct Axis {
@@ -88,12 +89,13 @@ Axis vertical_axis(const std::vector<Series>& all, bool is_loss, double y) {
   Axis axis{0, 1, ground, y};
   if (e.empty()) return axis;
   if (is_loss && e.low > 0 && e.high > 10 * e.low) {
-    return {e.low * 0.9, e.high * 1.1, ground, y, true, ground};
+    return {svg::log_tick_below(e.low), e.high * 1.1, ground, y, true, ground};
   }
   if (!is_loss && e.low >= 0) {
     const double least = least_positive(all);
     if (e.high > 5 * least) {
-      return {least * 0.9, e.high * 1.1, ground - (e.low > 0 ? 0 : zero_strip), y, true, ground};
+      const double foot = ground - (e.low > 0 ? 0 : zero_strip);
+      return {svg::log_tick_below(least), e.high * 1.1, foot, y, true, ground};
     }
   }
   axis.low = std::min(0.0, e.low);
@@ -144,17 +146,65 @@ void draw_points(Picture& picture, const Series& series, const std::string& inde
   flush();
 }
 
-// A long, noisy series is drawn faintly under its running mean.
-void draw_series(Picture& picture, const Series& series, size_t colour, const Axis& x,
-                 const Axis& y) {
-  const std::string index = std::to_string(colour % svg::palette_size);
+std::string colour_of(size_t index) { return std::to_string(index % svg::palette_size); }
+
+// A long, noisy series is drawn faintly under its running mean. Returns what is drawn strongly.
+Series draw_series(Picture& picture, const Series& series, size_t colour, const Axis& x,
+                   const Axis& y) {
   const bool noisy = series.y.size() > 200;
-  draw_points(picture, series, index, x, y, noisy);
-  if (noisy) draw_points(picture, running_mean(series), index, x, y, false);
+  draw_points(picture, series, colour_of(colour), x, y, noisy);
+  if (!noisy) return series;
+  Series mean = running_mean(series);
+  draw_points(picture, mean, colour_of(colour), x, y, false);
+  return mean;
+}
+
+std::string value_text(double value, bool is_loss) {
+  if (!is_loss) return svg::tick_text(value * 100, value < 0.1 ? 0.01 : 0.1) + "%";
+  const double size = std::abs(value);
+  return svg::tick_text(value, size < 0.1 ? 0.0001 : size < 10 ? 0.001 : 0.1);
+}
+
+struct EndValue {
+  double y = 0;
+  std::string text, css;
+};
+
+// Right of the panel, each beside the end of its curve, as near as the others leave room.
+void draw_ends(Picture& picture, std::vector<EndValue> ends, double foot) {
+  constexpr double line_height = 14;
+  std::sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) { return a.y < b.y; });
+  for (size_t i = 1; i < ends.size(); ++i)
+    ends[i].y = std::max(ends[i].y, ends[i - 1].y + line_height);
+  for (size_t i = ends.size(); i-- > 0; foot = ends[i].y - line_height)
+    ends[i].y = std::min(ends[i].y, foot);
+  for (const EndValue& e : ends) picture.text({width - right + 6, e.y + 4}, e.text, e.css);
+}
+
+// On the left where the right of the panel is needed.
+void draw_legend(Picture& picture, const std::vector<Series>& all, size_t first_colour, double y,
+                 bool on_the_left) {
+  constexpr double sample = 20, letter = 7.2, space = 16;
+  double at = left;
+  if (!on_the_left) {
+    at = width - right + space;
+    for (const Series& s : all) at -= sample + letter * static_cast<double>(s.name.size()) + space;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    picture.rect(at, y - 12, 14, 4, "f" + colour_of(first_colour + i));
+    picture.text({at + sample, y - 6}, all[i].name, "label");
+    at += sample + letter * static_cast<double>(all[i].name.size()) + space;
+  }
+}
+
+// Of numbers between two powers of ten, 0.15 say, all digits are wanted.
+double resolution_of(double v) {
+  const double mantissa = v / std::pow(10, std::floor(std::log10(v) + 1e-9));
+  return std::abs(mantissa - std::round(mantissa)) < 1e-6 ? v : v / 10;
 }
 
 void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, const Axis& x,
-                double y, size_t first_colour) {
+                double y, size_t first_colour, std::optional<double> kept) {
   const Axis axis = vertical_axis(all, is_loss, y);
   std::vector<double> marks =
       axis.log ? svg::log_ticks(axis.low, axis.high) : svg::ticks(axis.low, axis.high);
@@ -162,7 +212,7 @@ void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, 
   if (axis.log && axis.from < axis.ground) marks.insert(marks.begin(), 0);
   for (double v : marks) {
     picture.line({left, axis(v)}, {width - right, axis(v)}, "grid");
-    const double resolution = !axis.log ? step : v > 0 ? v : 1;
+    const double resolution = !axis.log ? step : v > 0 ? resolution_of(v) : 1;
     const std::string text =
         is_loss ? svg::tick_text(v, resolution) : svg::tick_text(v * 100, resolution * 100) + "%";
     picture.text({left - 8, axis(v) + 4}, text, "note", "end");
@@ -174,15 +224,22 @@ void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, 
   picture.text({16, y + panel_height / 2},
                str(is_loss ? "loss" : "error rate", axis.log ? " (log)" : ""), "label", "middle",
                -90);
-  double legend = width - right;
-  for (size_t i = 0; i < all.size(); ++i) draw_series(picture, all[i], first_colour + i, x, axis);
-  for (size_t i = all.size(); i-- > 0;) {
-    const std::string index = std::to_string((first_colour + i) % svg::palette_size);
-    legend -= 7.2 * static_cast<double>(all[i].name.size());
-    picture.text({legend, y - 6}, all[i].name, "label");
-    picture.rect(legend - 20, y - 12, 14, 4, "f" + index);
-    legend -= 36;
+  const bool kept_is_late = kept && *kept > (x.low + x.high) / 2;
+  if (kept) {
+    picture.line({x(*kept), y - 2}, {x(*kept), y + panel_height}, "axis dashed");
+    picture.text({x(*kept), y - 6}, "kept model", "label", kept_is_late ? "end" : "start");
   }
+  std::vector<EndValue> ends;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Series drawn = draw_series(picture, all[i], first_colour + i, x, axis);
+    const auto last =
+        std::find_if(drawn.y.rbegin(), drawn.y.rend(), [](double v) { return std::isfinite(v); });
+    if (last == drawn.y.rend()) continue;
+    ends.push_back(
+        {axis(*last), value_text(*last, is_loss), "end f" + colour_of(first_colour + i)});
+  }
+  draw_ends(picture, std::move(ends), y + panel_height);
+  draw_legend(picture, all, first_colour, y, kept_is_late);
 }
 
 }  // namespace
@@ -203,11 +260,11 @@ std::string learning_curve_svg(const LearningCurve& curve) {
   const Axis x{e.low, e.high, left, width - right};
   double y = top + 14;
   if (has_points(curve.loss)) {
-    draw_panel(picture, curve.loss, true, x, y, 0);
+    draw_panel(picture, curve.loss, true, x, y, 0, curve.kept);
     y += panel_height + gap;
   }
   if (has_points(curve.error_rates)) {
-    draw_panel(picture, curve.error_rates, false, x, y, 2);
+    draw_panel(picture, curve.error_rates, false, x, y, 2, curve.kept);
     y += panel_height + gap;
   }
   const double axis_y = y - gap;
@@ -234,6 +291,11 @@ LearningCurve learning_curve_of(const TrainingLog& log, std::string title) {
   take("validation.wer", "WER", curve.error_rates);
   take("validation.cer", "CER", curve.error_rates);
   take("validation.error", "error", curve.error_rates);
+  const auto best = log.series.find("validation.best");
+  if (best == log.series.end()) return curve;
+  for (size_t i = 0; i < best->second.x.size(); ++i) {
+    if (best->second.y[i] > 0) curve.kept = best->second.x[i];
+  }
   return curve;
 }
 

@@ -33,7 +33,8 @@ std::string style() {
          "polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}polyline.thin{stroke-width:1}"
          ".wash{opacity:.3}.band{opacity:.18}"
          ".bg{fill:#fff}.label,.strong{fill:#24292f}.note{fill:#57606a}"
-         ".axis{stroke:#57606a}.grid{stroke:#d8dee4}" +
+         ".axis{stroke:#57606a}.grid{stroke:#d8dee4}.dashed{stroke-dasharray:4 3}"
+         ".end{font-weight:600}" +
          palette_css(light) +
          "@media(prefers-color-scheme:dark){.bg{fill:#0d1117}.label,.strong{fill:#e6edf3}"
          ".note{fill:#9da7b3}.axis{stroke:#9da7b3}.grid{stroke:#30363d}image{filter:invert(1)}" +
@@ -230,16 +231,28 @@ std::vector<double> ticks(double low, double high) {
 }
 
 std::vector<double> log_ticks(double low, double high) {
+  constexpr size_t enough = 5;
+  const std::vector<double> sets[] = {{1}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}};
   std::vector<double> result;
-  const bool few = high / low > 1e4;
-  for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10) {
-    for (double factor : {1.0, 2.0, 5.0}) {
-      const double v = power * factor;
-      if (v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9) && (factor == 1.0 || !few))
-        result.push_back(v);
+  for (const std::vector<double>& factors : sets) {
+    result.clear();
+    for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10) {
+      for (double factor : factors) {
+        const double v = power * factor;
+        if (v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9)) result.push_back(v);
+      }
     }
+    if (result.size() >= enough) break;
   }
   return result;
+}
+
+double log_tick_below(double value) {
+  const double power = std::pow(10, std::floor(std::log10(value)));
+  for (double factor : {7.0, 5.0, 3.0, 2.0, 1.5, 1.0}) {
+    if (power * factor < value * 0.97) return power * factor;
+  }
+  return power * 0.7;
 }
 
 std::string tick_text(double value, double step) {

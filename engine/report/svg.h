@@ -43,8 +43,11 @@ inline constexpr int palette_size = 8;
 
 // 4 to 8 round numbers that cover [low, high].
 std::vector<double> ticks(double low, double high);
-// 1, 2, 5 times powers of ten within [low, high]; low > 0.
+// Powers of ten within [low, high], low > 0; where these are few, 2 and 5 times them too, and
+// then 1.5, 3 and 7 times them.
 std::vector<double> log_ticks(double low, double high);
+// The greatest of the latter that is clearly below the value, which is positive.
+double log_tick_below(double value);
 std::string tick_text(double value, double step);
 
 }  // namespace rondo::svg

@@ -178,9 +178,9 @@ TEST_CASE("the end of error rates is seen, and rates of zero are", "[charts]") {
   c.error_rates = {{"WER", {1, 2, 3}, {1.0, 0.02, 0.01}}};
   const std::string fallen = learning_curve_svg(c);
   check_xml(fallen);
-  // From 1 % less a tenth to 100 % and a tenth, in logarithms.
+  // From the tick below 1 % to 100 % and a tenth, in logarithms.
   const auto at = [&](double v) {
-    return svg::number(ground + std::log(v / 0.009) / std::log(1.1 / 0.009) * (top - ground));
+    return svg::number(ground + std::log(v / 0.007) / std::log(1.1 / 0.007) * (top - ground));
   };
   CHECK_THAT(fallen, Contains(">error rate (log)<") && Contains(">1%<") && Contains(">2%<") &&
                          !Contains(">0%<") && Contains("," + at(1) + " ") &&
@@ -194,6 +194,55 @@ TEST_CASE("the end of error rates is seen, and rates of zero are", "[charts]") {
   CHECK_THAT(learning_curve_svg(c), Contains(">error rate<") && Contains(">0%<"));
   c.error_rates[0].y = {0, 0, 0};
   check_xml(learning_curve_svg(c));
+}
+
+TEST_CASE("a fall that ends below 20 % has ticks where it ends", "[charts]") {
+  LearningCurve c;
+  c.error_rates = {{"WER", {1, 2, 3}, {0.7, 0.3, 0.12}}};
+  const std::string fallen = learning_curve_svg(c);
+  CHECK_THAT(fallen, Contains(">10%<") && Contains(">15%<") && Contains(">20%<"));
+  c.error_rates[0].y = {1, 0.5, 0.19};
+  CHECK_THAT(learning_curve_svg(c), Contains(">15%<") && Contains(">70%<") && Contains(">100%<"));
+  // A number between two powers of ten is not rounded.
+  c.error_rates[0].y = {0.08, 0.05, 0.015};
+  CHECK_THAT(learning_curve_svg(c), Contains(">1.5%<") && Contains(">7%<"));
+  CHECK(svg::log_tick_below(0.12) == Approx(0.1));
+  CHECK(svg::log_tick_below(0.1) == Approx(0.07));
+  CHECK(svg::log_tick_below(1.6) == Approx(1.5));
+}
+
+TEST_CASE("curves say their last values, apart from each other", "[charts]") {
+  LearningCurve c;
+  c.loss = {{"training", {1, 2, 3}, {2.0, 1.0, 0.4321}},
+            {"validation", {1, 2, 3}, {2.0, 1.1, std::nan("")}}};
+  c.error_rates = {{"WER", {1, 3}, {1.0, 0.1234}}, {"CER", {1, 3}, {0.9, 0.1233}}};
+  const std::string s = learning_curve_svg(c);
+  keep("ends.svg", s);
+  CHECK_THAT(s, Contains(">0.432<") && Contains(">1.100<") && Contains(">12.3%<"));
+  std::vector<double> heights;
+  const std::regex end("y=\"([0-9.]+)\"[^>]* class=\"end f[23]\"");
+  for (std::sregex_iterator at(s.begin(), s.end(), end), none; at != none; ++at)
+    heights.push_back(std::stod((*at)[1]));
+  REQUIRE(heights.size() == 2);
+  CHECK(std::abs(heights[0] - heights[1]) >= 14);
+}
+
+TEST_CASE("the kept model is marked in both panels", "[charts]") {
+  TrainingLog log;
+  const std::vector<double> steps = {10, 20, 30, 40};
+  log.series["validation.loss"] = {"", steps, {4, 3, 2, 2.5}};
+  log.series["validation.wer"] = {"", steps, {1, 0.5, 0.2, 0.3}};
+  CHECK(!learning_curve_of(log, "run").kept);
+  CHECK_THAT(learning_curve_svg(learning_curve_of(log, "run")), !Contains("kept model"));
+  log.series["validation.best"] = {"", steps, {1, 0, 1, 0}};
+  const LearningCurve c = learning_curve_of(log, "run");
+  CHECK(c.kept == 30);
+  const std::string s = learning_curve_svg(c);
+  keep("kept.svg", s);
+  check_xml(s);
+  CHECK(count(s, ">kept model<") == 2);
+  // Two thirds of the way from 64 to 688.
+  CHECK(count(s, "<line x1=\"480\"") >= 2);
 }
 
 TEST_CASE("thinning keeps a spike", "[charts]") {
