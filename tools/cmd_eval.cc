@@ -76,48 +76,27 @@ void require_apart(const EvalOptions& o, const ManifestDataset& data) {
   }
 }
 
+std::string search_text(const DecodingOptions& o) {
+  if (!o.searches()) return {};
+  std::string text = str("beam ", o.beam_used());
+  for (const auto& [name, file] :
+       {std::pair("language model", &o.lm), {"lexicon", &o.lexicon}, {"hot words", &o.hot_words}}) {
+    if (!file->empty()) text += str(", ", name, " ", *file);
+  }
+  return text;
+}
+
 // The learning curve of the run whose folder the model was given as.
-std::optional<LearningCurve> curve_of(const std::string& model) {
+std::optional<LearningCurve> curve_of(const std::string& model, const ModelOrigin& origin) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path log = fs::path(model) / "log.jsonl";
   if (!fs::is_regular_file(log, ignored)) return std::nullopt;
   const fs::path folder = fs::path(model) / "";  // "run" and "run/" alike
-  return learning_curve_of(read_training_log(log), folder.parent_path().filename().string());
-}
-
-// At most so many pixels high, as the mean of squares of them: pages are looked at, not measured.
-GreyImage shrunk(const GreyImage& image) {
-  constexpr int32_t most_height = 96;
-  const int32_t factor = (image.height + most_height - 1) / most_height;
-  if (factor <= 1) return image;
-  GreyImage small(std::max(image.width / factor, 1), image.height / factor);
-  for (int32_t y = 0; y < small.height; ++y) {
-    for (int32_t x = 0; x < small.width; ++x) {
-      int32_t sum = 0, n = 0;
-      for (int32_t dy = 0; dy < factor; ++dy) {
-        for (int32_t at = x * factor; at < std::min((x + 1) * factor, image.width); ++at, ++n) {
-          sum += image.row(y * factor + dy)[at];
-        }
-      }
-      small.row(y)[x] = static_cast<uint8_t>(sum / n);
-    }
-  }
-  return small;
-}
-
-// The images of the worst lines, as files; none of recordings and features.
-std::vector<std::string> worst_images(const ErrorAnalysis& errors, const ManifestDataset& data,
-                                      const ImageReader& images) {
-  std::vector<std::string> all;
-  for (const int64_t index : errors.worst_indices()) {
-    const ManifestEntry& e = data.entry(index);
-    all.emplace_back();
-    if (e.kind == InputKind::image) {
-      all.back() = make_png(shrunk(read_region(images, e.file(), e.region)));
-    }
-  }
-  return all;
+  LearningCurve curve =
+      learning_curve_of(read_training_log(log), folder.parent_path().filename().string());
+  if (origin.averaged > 0) curve.kept.reset();  // a mean was not at any one place
+  return curve;
 }
 
 Json edits_json(const std::vector<TextEdit>& edits) {
@@ -269,7 +248,10 @@ void describe(const EvalOptions& o, EvalSubject& s) {
                  ": says numbers: --group-by is for models of texts and of classes");
     results.group.clear();
   }
-  if (!o.report.empty()) results.curve = curve_of(o.model);
+  results.config = description.config;
+  results.origin = description.origin;
+  results.search = search_text(o.decoding);
+  if (!o.report.empty()) results.curve = curve_of(o.model, description.origin);
 }
 
 // Each of several ranks opens its part of the recordings' headers.
@@ -299,7 +281,8 @@ void write_results(const EvalOptions& o, const Collector& collector, EvalSubject
   if (results.task == Task::ctc) results.unwritable = unwritable_text(*s.data, s.model->alphabet());
   if (!o.hypotheses.empty()) replace_text_file(o.hypotheses, collector.lines());
   if (!o.report.empty()) {
-    results.worst_images = worst_images(results.errors, *s.data, s.images);
+    results.worst_media = media_of(results.errors.worst_indices(), *s.data, {&s.audio, &s.images},
+                                   results.config.features.rate);
     replace_text_file(o.report, evaluation_html(results_page(results)));
   }
   if (o.json) {
@@ -356,7 +339,10 @@ void add_eval(Command& program) {
                      "rates for each value of this manifest field (speaker, voice, ...)");
   command.add_option("--hypotheses", o->hypotheses,
                      "write what the model wrote, and how it differs, as JSONL");
-  command.add_option("--report", o->report, "write a page (HTML) with the errors in detail");
+  command.add_option(
+      "--report", o->report,
+      "write a page (HTML) with the errors in detail, and images or sounds (15 seconds at "
+      "most) of the worst");
   command.add_flag("--json", o->json, "one JSON object instead of text");
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       .range(0, 4096)

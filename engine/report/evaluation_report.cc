@@ -41,6 +41,17 @@ std::string tag(const char* name, std::string_view text, std::string_view css = 
 // Text from data, in its own direction of writing.
 std::string isolated(std::string_view text) { return str("<bdi>", html_text(text), "</bdi>"); }
 
+// Text whose line breaks stay.
+std::string preformatted(std::string_view text) {
+  std::string s;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    s += html_text(text.substr(begin, end - begin)) + "\n";
+    begin = end + 1;
+  }
+  return s;
+}
+
 std::string figure(std::string_view name, std::string_view value,
                    const std::vector<std::string>& lines) {
   std::string s = "<div class=\"figure\">" + tag("span", name) + tag("b", value);
@@ -79,22 +90,33 @@ std::string bar_cell(double value, double greatest) {
   return str("<td class=\"bar\"><i style=\"width:", text, "%\"></i></td>");
 }
 
-double wer(const Rates& r) { return share(r.words.errors(), r.words.reference); }
-
-std::string rate_row(const Rates& r, double greatest) {
-  return str("<tr><td class=\"name\">", isolated(r.name), "</td><td>", r.utterances, "</td><td>",
-             r.words.reference, "</td><td>", rate(r.words), "</td>", bar_cell(wer(r), greatest),
-             "<td>", r.words.substitutions, "</td><td>", r.words.insertions, "</td><td>",
-             r.words.deletions, "</td><td>", rate(r.characters), "</td></tr>\n");
+// Which of the two rates a table is about.
+const Counts& first_of(const Rates& r, bool characters_first) {
+  return characters_first ? r.characters : r.words;
 }
 
-std::string rate_table(const RateTable& table, const std::string& noun) {
+double first_rate(const Rates& r, bool characters_first) {
+  const Counts& c = first_of(r, characters_first);
+  return share(c.errors(), c.reference);
+}
+
+std::string rate_row(const Rates& r, double greatest, bool characters_first) {
+  const Counts& c = first_of(r, characters_first);
+  return str("<tr><td class=\"name\">", isolated(r.name), "</td><td>", r.utterances, "</td><td>",
+             c.reference, "</td><td>", rate(c), "</td>",
+             bar_cell(first_rate(r, characters_first), greatest), "<td class=\"more\">",
+             c.substitutions, "</td><td class=\"more\">", c.insertions, "</td><td class=\"more\">",
+             c.deletions, "</td><td>", rate(first_of(r, !characters_first)), "</td></tr>\n");
+}
+
+std::string rate_table(const RateTable& table, const std::string& noun, bool characters_first) {
   std::vector<Rates> rows = table.rows;
+  const auto wer = [&](const Rates& r) { return first_rate(r, characters_first); };
   std::string title = table.title;
   if (rows.size() > most_rows) {
     title += str(": the worst ", most_rows, " of ", rows.size());
     std::stable_sort(rows.begin(), rows.end(),
-                     [](const Rates& a, const Rates& b) { return wer(a) > wer(b); });
+                     [&](const Rates& a, const Rates& b) { return wer(a) > wer(b); });
     rows.resize(most_rows);
   }
   double greatest = 0;
@@ -102,9 +124,11 @@ std::string rate_table(const RateTable& table, const std::string& noun) {
   std::string s =
       tag("h2", title) + "\n<div class=\"wide\"><table>\n<thead><tr>" +
       tag("th", table.column, "name") + tag("th", noun + "s") +
-      "<th>words</th><th>WER</th><th class=\"bar\"></th>"
-      "<th>substituted</th><th>inserted</th><th>deleted</th><th>CER</th></tr></thead>\n<tbody>\n";
-  for (const Rates& r : rows) s += rate_row(r, greatest);
+      (characters_first ? "<th>characters</th><th>CER</th>" : "<th>words</th><th>WER</th>") +
+      "<th class=\"bar\"></th><th class=\"more\">substituted</th><th class=\"more\">inserted</th>"
+      "<th class=\"more\">deleted</th><th>" +
+      (characters_first ? "WER" : "CER") + "</th></tr></thead>\n<tbody>\n";
+  for (const Rates& r : rows) s += rate_row(r, greatest, characters_first);
   return s + "</tbody></table></div>\n";
 }
 
@@ -198,25 +222,41 @@ bool characters_help(const std::vector<EditMark>& words) {
   });
 }
 
-std::string worst_section(const std::vector<AlignedUtterance>& worst, const std::string& noun) {
+std::string errors_text(const AlignedUtterance& u, bool characters_first) {
+  const Counts &first = characters_first ? u.characters : u.words,
+               &other = characters_first ? u.words : u.characters;
+  return str(counted(first.errors(), "error"), " in ",
+             counted(first.reference, characters_first ? "character" : "word"), ", ",
+             other.errors(), " in ",
+             counted(other.reference, characters_first ? "word" : "character"));
+}
+
+// The image or the sound that was read.
+std::string media(const AlignedUtterance& u) {
+  if (!u.png.empty())
+    return "<img class=\"line\" alt=\"\" src=\"data:image/png;base64," + svg::base64(u.png) +
+           "\">\n";
+  if (!u.wav.empty())
+    return "<audio controls preload=\"metadata\" src=\"data:audio/wav;base64," +
+           svg::base64(u.wav) + "\"></audio>\n";
+  return {};
+}
+
+const char* const how_errors_are_marked =
+    "<del>Struck out</del>: in the reference, not written. <ins>Underlined</ins>: written, not in "
+    "the reference. Both in a box: one in place of the other. Below in small, the same by "
+    "characters.";
+
+std::string worst_section(const std::vector<AlignedUtterance>& worst, const std::string& noun,
+                          bool characters_first) {
   if (worst.empty()) return {};
-  std::string s =
-      tag("h2", str("Worst ", noun, "s")) +
-      "\n<p class=\"soft\">By errors in words. <del>Struck out</del>: in the reference, "
-      "not written. <ins>Underlined</ins>: written, not in the reference. Both in a "
-      "box: one in place of the other. Below in small, the same by characters.</p>\n";
+  std::string s = tag("h2", str("Worst ", noun, "s")) + "\n<p class=\"soft\">By errors in " +
+                  (characters_first ? "characters. " : "words. ") + how_errors_are_marked +
+                  "</p>\n";
   for (const AlignedUtterance& u : worst) {
     s += str("<article><h3>", isolated(u.name), "</h3>\n<p class=\"soft\">");
     if (!u.note.empty()) s += isolated(u.note) + ": ";
-    s += html_text(str(counted(u.words.errors(), "error"), " in ",
-                       counted(u.words.reference, "word"), ", ", u.characters.errors(), " in ",
-                       counted(u.characters.reference, "character"))) +
-         "</p>\n";
-    if (!u.png.empty()) {
-      s += "<img class=\"line\" alt=\"\" src=\"data:image/png;base64," + svg::base64(u.png) +
-           "\">\n";
-    }
-    s += aligned_words(u.word_edits);
+    s += errors_text(u, characters_first) + "</p>\n" + media(u) + aligned_words(u.word_edits);
     if (characters_help(u.word_edits)) s += aligned_characters(u.character_edits);
     s += "</article>\n";
   }
@@ -226,15 +266,21 @@ std::string worst_section(const std::vector<AlignedUtterance>& worst, const std:
 std::string transcription_sections(const Transcription& t, const std::string& noun) {
   std::string s;
   for (const RateTable& table : t.tables) {
-    if (!table.rows.empty()) s += rate_table(table, noun);
+    if (!table.rows.empty()) s += rate_table(table, noun, t.characters_first);
   }
-  return s + confusion_section("Confused words", t.words) +
-         confusion_section("Confused characters", t.characters) + worst_section(t.worst, noun);
+  const std::string words = confusion_section("Confused words", t.words),
+                    characters = confusion_section("Confused characters", t.characters);
+  return s + (t.characters_first ? characters + words : words + characters) +
+         worst_section(t.worst, noun, t.characters_first);
 }
 
 std::string transcription_figures(const Transcription& t, const std::string& noun) {
-  return rate_figure("Word error rate (WER)", "word", t.all.words, t.wer_interval) +
-         rate_figure("Character error rate (CER)", "character", t.all.characters, t.cer_interval) +
+  std::string words = rate_figure("Word error rate (WER)", "word", t.all.words, t.wer_interval);
+  if (t.bare_words)
+    words += rate_figure("WER without punctuation", "word", *t.bare_words, t.bare_interval);
+  const std::string characters =
+      rate_figure("Character error rate (CER)", "character", t.all.characters, t.cer_interval);
+  return (t.characters_first ? characters + words : words + characters) +
          figure("Wrong " + noun + "s", percent(share(t.wrong_utterances, t.all.utterances)),
                 {of(t.wrong_utterances, t.all.utterances, noun)});
 }
@@ -364,6 +410,11 @@ std::string evaluation_html(const EvaluationPage& page) {
   if (page.transcription) s += transcription_sections(*page.transcription, page.noun);
   if (page.classification) s += classification_sections(*page.classification);
   if (page.regression) s += regression_sections(*page.regression, page.noun);
+  if (!page.settings.empty()) {
+    s += tag("h2", "Settings of the run") +
+         "\n<details><summary>All, as in config.toml</summary>\n<pre>" +
+         preformatted(page.settings) + "</pre></details>\n";
+  }
   return html_page(page.title, s);
 }
 

@@ -63,7 +63,8 @@ struct AlignedUtterance {
   std::string note;  // who speaks, how long
   Counts words, characters;
   std::vector<EditMark> word_edits, character_edits;
-  std::string png = {};  // the image that was read, a file of that format; empty: there is none
+  // What was read, a file of either format, embedded in the page; empty: there is none.
+  std::string png = {}, wav = {};
 };
 
 // Of a ctc model.
@@ -71,7 +72,10 @@ struct Transcription {
   Rates all;
   int64_t wrong_utterances = 0;
   std::optional<Interval> wer_interval, cer_interval;
-  std::string interval_method;  // a sentence
+  std::optional<Counts> bare_words;  // without punctuation; none: there is none in the texts
+  std::optional<Interval> bare_interval;
+  bool characters_first = false;  // of lines of text; else words are
+  std::string interval_method;    // a sentence
   std::vector<RateTable> tables;
   Confusions words, characters;
   std::vector<AlignedUtterance> worst;  // the worst first
@@ -102,6 +106,7 @@ struct EvaluationPage {
   std::vector<std::pair<std::string, std::string>> facts;  // name and value: the model, the data
   std::vector<std::string> remarks;                        // sentences
   double loss = 0;                                         // mean per utterance; NaN: there is none
+  std::string settings = {};                               // of the run, TOML; empty: not known
   std::optional<LearningCurve> curve;
   // One of these.
   std::optional<Transcription> transcription;

@@ -47,6 +47,9 @@ td.bar i { display: block; height: .7rem; min-width: 1px; background: var(--mark
 article { margin: 0 0 1.1rem; padding: .6rem .9rem; border: 1px solid var(--rule); border-radius: .5rem; }
 .aligned { font-size: 1.0625rem; line-height: 1.9; max-width: none; margin: .3rem 0 0; }
 .line { display: block; max-width: 100%; height: auto; margin: .4rem 0; border-radius: .25rem; }
+audio { display: block; width: 100%; max-width: 24rem; height: 2.4rem; margin: .5rem 0; }
+summary { cursor: pointer; }
+pre { font: .8125rem/1.45 ui-monospace, "DejaVu Sans Mono", monospace; white-space: pre-wrap; margin: .6rem 0; }
 .letters { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .875rem; white-space: pre-wrap; }
 del, ins { padding: .1em .25em; border-radius: .25em; text-decoration-thickness: 1px; }
 del { color: var(--lost); background: var(--lost-page); text-decoration-line: line-through; }
@@ -55,7 +58,10 @@ ins { color: var(--added); background: var(--added-page); text-decoration-line: 
 .letters del, .letters ins { padding: .1em 0; }
 .swap { border: 1px solid var(--rule); border-radius: .4em; padding: .12em .1em; }
 .curve svg { display: block; width: 100%; min-width: 34rem; height: auto; }
-@media (max-width: 40rem) { td.bar, th.bar { display: none; } h1 { font-size: 1.35rem; }
+@media screen and (max-width: 40rem) { td.bar, th.bar, td.more, th.more { display: none; }
+  .curve svg { min-width: 0; } .curve text { font-size: 20px; } .curve .strong { font-size: 24px; }
+  .figures { grid-template-columns: 1fr 1fr; } .figure { padding: .5rem .7rem; } .figure b { font-size: 1.4rem; }
+  .figures .figure { min-width: 0; } h1 { font-size: 1.35rem; }
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .4rem; } }
 @media print { main { max-width: none; padding: 0; } body { font-size: 11pt; }
   article, .figure, tr, .curve { break-inside: avoid; } h2, h3, caption { break-after: avoid; }
@@ -136,7 +142,7 @@ std::string html_page(std::string_view title, std::string_view content) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src "
-      "data:; style-src 'unsafe-inline'\">\n<title>",
+      "data:; media-src data:; style-src 'unsafe-inline'\">\n<title>",
       html_text(title), "</title>\n<style>", style, "</style>\n</head>\n<body>\n<main>\n", content,
       "</main>\n</body>\n</html>\n");
 }

@@ -181,10 +181,11 @@ void draw_ends(Picture& picture, std::vector<EndValue> ends, double foot) {
   for (const EndValue& e : ends) picture.text({width - right + 6, e.y + 4}, e.text, e.css);
 }
 
-// On the left where the right of the panel is needed.
+// On the left where the right of the panel is needed. Leaves room for the larger letters that
+// narrow pages have (html.cc).
 void draw_legend(Picture& picture, const std::vector<Series>& all, size_t first_colour, double y,
                  bool on_the_left) {
-  constexpr double sample = 20, letter = 7.2, space = 16;
+  constexpr double sample = 20, letter = 11.5, space = 10;
   double at = left;
   if (!on_the_left) {
     at = width - right + space;

@@ -1,12 +1,16 @@
 """What rondo eval tells of errors: the page of --report, also in a browser, the edits of --hypotheses, intervals."""
 
+import array
+import base64
 import functools
 import html.parser
+import io
+import wave
 
 from cli_support import *
 
 HOSTILE = "<script>alert(\"x\")</script> & 'b' \u0001 </article> \u05d0\u05d1"
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "img"}
 
 
 class Page(html.parser.HTMLParser):
@@ -41,9 +45,22 @@ class Page(html.parser.HTMLParser):
 def check_alone(page):
     """Nothing from outside, nothing that runs."""
     for tag, attributes in page.elements:
-        check(tag not in ("script", "link", "img", "iframe", "object", "form"), tag)
+        check(tag not in ("script", "link", "iframe", "object", "form"), tag)
         for name, value in attributes.items():
-            check(not name.startswith("on") and name not in ("src", "href", "srcset", "data"), tag, name, value)
+            check(not name.startswith("on") and name not in ("href", "srcset", "data"), tag, name, value)
+            check(name != "src" or value.startswith(("data:audio/wav;base64,", "data:image/png;base64,")), value)
+
+
+def sounds(page):
+    """Of the page's players: rate and samples."""
+    found = []
+    for tag, attributes in page.elements:
+        if tag != "audio":
+            continue
+        with wave.open(io.BytesIO(base64.b64decode(attributes["src"].split(",")[1]))) as wav:
+            check(wav.getnchannels() == 1 and wav.getsampwidth() == 2, wav.getparams())
+            found.append((wav.getframerate(), wav.readframes(10 ** 9)))
+    return found
 
 
 @functools.cache
@@ -83,10 +100,37 @@ def test_the_page():
                  "error rate", "updates", "dev003.wav, s1, ", HOSTILE.split()[0], "<i>"):
         check(part in page.text, part, "is not in", page.text)
     check(page.count("svg") == 1 and page.count("article") > 5, text)
+    for part in ("kept model", "Settings of the run", "max_steps = 40", "40 updates, dev WER", "WER without punctuation"):
+        check(part in page.text, part, "is not in", page.text)
+    check(f"{100 * said['wer_without_punctuation']:.2f}%" in page.text, said)
     # The same page again, byte for byte; without the run's folder it has no curve.
     check(report(root, "hostile.jsonl")[1] == text, "another page")
     run("eval", root / "run" / "model.safetensors", root / "dev.jsonl", "--report", root / "r.html")
     check("<svg" not in (root / "r.html").read_text(), "a curve of what run?")
+
+
+def test_sounds_of_the_worst():
+    root = root_of_place()
+    page = Page(report(root, "hostile.jsonl")[1])
+    check(page.count("audio") == page.count("article"), page.elements)
+    names = re.findall(r"dev\d+\.wav(?=, s1|, s0|, <i>)", page.text)
+    check(len(names) == page.count("audio"), names)
+    for name, (rate, samples) in zip(names, sounds(page), strict=True):
+        with wave.open(str(root / name)) as wav:
+            check(rate == wav.getframerate(), rate)
+            # The sound itself, but for its rounding.
+            one, other = array.array("h", samples), array.array("h", wav.readframes(10 ** 9))
+            check(len(one) == len(other) and max(abs(a - b) for a, b in zip(one, other)) <= 1, name)
+    # Of a long one the first 15 seconds; of an utterance within a recording that part.
+    said = tone_samples("a b c", random.Random(1))
+    silence = array.array(said.typecode, [0] * RATE)
+    write_wav(root / "long.wav", silence * 3 + said + silence * 17)
+    write_manifest(root / "long.jsonl", [{"audio_filepath": "long.wav", "text": "b b b b b b"},
+                                         {"audio_filepath": "long.wav", "text": "c c c c", "offset": 3.0, "duration": 0.5}])
+    page = Page(report(root, "long.jsonl")[1])
+    check([len(samples) / 2 / rate for rate, samples in sounds(page)] == [15.0, 0.5], page.text)
+    check(page.text.count("the first 15 s can be heard") == 1, page.text)
+    check(any(sounds(page)[1][1]), "the part is silent")
 
 
 def test_edits_of_hypotheses():

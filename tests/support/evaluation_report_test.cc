@@ -30,7 +30,7 @@ void check_page(const std::string& page) {
     const size_t end = page.find('>', at);
     REQUIRE(end != std::string::npos);
     std::string name = page.substr(at + 1, page.find_first_of(" >/", at + 2) - at - 1);
-    if (name == "!DOCTYPE" || name == "meta" || page[end - 1] == '/') continue;
+    if (name == "!DOCTYPE" || name == "meta" || name == "img" || page[end - 1] == '/') continue;
     if (name[0] != '/') {
       open.push_back(name);
       continue;
@@ -40,8 +40,10 @@ void check_page(const std::string& page) {
     open.pop_back();
   }
   CHECK(open.empty());
-  CHECK_THAT(page, !Contains("<script") && !Contains("src=") && !Contains("href=") &&
-                       !Contains("url(") && !Contains("@import") && !Contains("nan%"));
+  // What is embedded is part of the page.
+  CHECK(count(page, "src=") == count(page, "src=\"data:"));
+  CHECK_THAT(page, !Contains("<script") && !Contains("href=") && !Contains("url(") &&
+                       !Contains("@import") && !Contains("nan%"));
   for (const unsigned char c : page) {
     if (c < 0x20 && c != '\n') FAIL("control character " << int{c});
   }
@@ -118,6 +120,60 @@ TEST_CASE("the page of a ctc model has figures, tables and alignments", "[report
   CHECK_THAT(s, Contains("t<del>hr␣</del><ins>b</ins>e</p>"));
   CHECK_THAT(
       s, Contains("<svg") && Contains("prefers-color-scheme: dark") && Contains("@media print"));
+}
+
+TEST_CASE("of lines the characters come before the words", "[report]") {
+  EvaluationPage page = example();
+  const auto before = [&](const char* first, const char* second) {
+    const std::string s = evaluation_html(page);
+    check_page(s);
+    REQUIRE_THAT(s, Contains(first) && Contains(second));
+    return s.find(first) < s.find(second);
+  };
+  const std::vector<std::pair<const char*, const char*>> pairs = {
+      {"Character error rate (CER)", "Word error rate (WER)"},
+      {"<th>CER</th>", "<th>WER</th>"},
+      {"<h2>Confused characters</h2>", "<h2>Confused words</h2>"}};
+  for (const auto& [characters, words] : pairs) CHECK_FALSE(before(characters, words));
+  CHECK_THAT(evaluation_html(page), Contains("By errors in words."));
+  page.transcription->characters_first = true;
+  for (const auto& [characters, words] : pairs) CHECK(before(characters, words));
+  const std::string s = evaluation_html(page);
+  // The bar and the counts beside it are of characters, too.
+  CHECK_THAT(s, Contains("By errors in characters.") &&
+                    Contains("<th>characters</th><th>CER</th><th class=\"bar\">") &&
+                    Contains("</bdi></td><td>5</td><td>200</td><td>1.50%</td>") &&
+                    Contains("5 errors in 17 characters, 3 in 4 words"));
+}
+
+TEST_CASE("words are counted without punctuation, too, where there is some", "[report]") {
+  EvaluationPage page = example();
+  CHECK_THAT(evaluation_html(page), !Contains("without punctuation"));
+  page.transcription->bare_words = Counts{90, 1, 1, 1};
+  page.transcription->bare_interval = Interval{0.01, 0.05};
+  CHECK_THAT(evaluation_html(page),
+             Contains("<span>WER without punctuation</span><b>3.33%</b><span>95% interval 1.00% to "
+                      "5.00%</span><span>3 errors in 90 words</span>"));
+}
+
+TEST_CASE("sounds and images stand in the page, and so do the settings", "[report]") {
+  EvaluationPage page = example();
+  CHECK_THAT(evaluation_html(page),
+             !Contains("<audio") && !Contains("<img") && !Contains("Settings of the run"));
+  page.transcription->worst[0].wav = "RIFF?";
+  page.settings = "[model]\nhidden = 96\ntrain = \"" + hostile + "\"\n";
+  const std::string sound = evaluation_html(page);
+  check_page(sound);
+  CHECK_THAT(sound, Contains("<audio controls preload=\"metadata\" "
+                             "src=\"data:audio/wav;base64,UklGRj8=\"></audio>") &&
+                        Contains("media-src data:"));
+  CHECK_THAT(sound,
+             Contains("<pre>[model]\nhidden = 96\n") && Contains(harmless + "&quot;\n</pre>"));
+  page.transcription->worst[0].wav.clear();
+  page.transcription->worst[0].png = "PNG";
+  const std::string image = evaluation_html(page);
+  check_page(image);
+  CHECK_THAT(image, Contains("src=\"data:image/png;base64,UE5H\">") && !Contains("<audio"));
 }
 
 TEST_CASE("a page without errors says so", "[report]") {

@@ -92,6 +92,36 @@ TEST_CASE("the worst utterances have the most errors, and ties the dataset's ord
   CHECK(analysis_of({{"a", "a"}}).worst().empty());
 }
 
+TEST_CASE("of lines the worst have the most errors in characters", "[analysis]") {
+  // Two short words are wrong in the first, many letters of one word in the second.
+  for (const InputKind kind : {InputKind::recording, InputKind::image}) {
+    const ErrorAnalysis analysis =
+        analysis_of({{"a b c", "x y c", "", 1, kind}, {"abcdef b c", "uvwxyz b c", "", 1, kind}});
+    REQUIRE(analysis.worst().size() == 2);
+    CHECK(analysis.worst()[0].name == (kind == InputKind::image ? "m.jsonl:2" : "m.jsonl:1"));
+  }
+}
+
+TEST_CASE("words are counted apart from their punctuation", "[analysis]") {
+  CHECK_FALSE(analysis_of({{"a b", "a c"}}).words_without_punctuation());
+  // A comma alone, a dash that is a word of its own, and a word that is wrong with it and without.
+  const ErrorAnalysis analysis = analysis_of({{"so, we don't go.", "so we don't go,"},
+                                              {"yes \u2014 no", "yes no"},
+                                              {"(three)", "tree)"},
+                                              {"plain", "plane"}});
+  const auto bare = analysis.words_without_punctuation();
+  REQUIRE(bare);
+  CHECK(bare->reference == 8);
+  CHECK(bare->errors() == 2);
+  CHECK(bare->substitutions == 2);
+  const auto interval = analysis.interval_without_punctuation();
+  REQUIRE(interval);
+  CHECK(interval->high > bare->rate());
+  CHECK(interval->high < analysis.wer_interval()->high + 1e-9);
+  // What the model writes besides counts, too.
+  CHECK(analysis_of({{"a", "a!"}}).words_without_punctuation()->errors() == 0);
+}
+
 TEST_CASE("rates by speaker and by length add up", "[analysis]") {
   std::vector<Said> all;
   for (int i = 0; i < 23; ++i) {

@@ -1,7 +1,7 @@
 // What rondo eval --report writes.
-#include <cinttypes>
-#include <cstdio>
+#include <cmath>
 
+#include "engine/config/metric.h"
 #include "engine/report/progress.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
@@ -27,6 +27,13 @@ report::RateTable group_table(const EvalResults& r) {
   return table;
 }
 
+std::string trained_text(const ModelOrigin& origin) {
+  std::string text = counted(origin.updates, "update");
+  if (origin.averaged > 0) text += str(", mean of ", counted(origin.averaged, "checkpoint"));
+  if (std::isfinite(origin.metric)) text += ", dev " + metric_text(origin.chosen_by, origin.metric);
+  return text;
+}
+
 report::Transcription transcription_of(const EvalResults& r) {
   report::Transcription t;
   const ErrorRate& e = r.evaluation.errors;
@@ -35,6 +42,11 @@ report::Transcription transcription_of(const EvalResults& r) {
   t.wer_interval = interval_of(r.errors.wer_interval());
   t.cer_interval = interval_of(r.errors.cer_interval());
   const std::string nouns = str(noun_of(r.kind), "s");
+  if (const auto bare = r.errors.words_without_punctuation()) {
+    t.bare_words = counts_for_report(*bare);
+    t.bare_interval = interval_of(r.errors.interval_without_punctuation());
+  }
+  t.characters_first = r.kind == InputKind::image;
   t.interval_method =
       str("The 95% interval is a percentile bootstrap over ", nouns, ": ", bootstrap_samples,
           " draws of as many ", nouns, ", with replacement, from a fixed seed. It takes ", nouns,
@@ -47,7 +59,7 @@ report::Transcription transcription_of(const EvalResults& r) {
   t.words = r.errors.confused_words(most_confusions);
   t.characters = r.errors.confused_characters(most_confusions);
   t.worst = r.errors.worst();
-  for (size_t i = 0; i < r.worst_images.size(); ++i) t.worst.at(i).png = r.worst_images[i];
+  for (size_t i = 0; i < r.worst_media.size(); ++i) add_media(r.worst_media[i], t.worst.at(i));
   return t;
 }
 
@@ -71,12 +83,15 @@ report::EvaluationPage results_page(const EvalResults& r) {
   page.noun = noun_of(r.kind);
   page.facts = {{"model", r.model_file}};
   for (const std::string& other : r.others) page.facts.push_back({"averaged with", other});
+  if (r.origin.updates > 0) page.facts.push_back({"trained", trained_text(r.origin)});
   page.facts.push_back({"manifest", r.manifest});
+  if (!r.search.empty()) page.facts.push_back({"search", r.search});
   page.facts.push_back({str(page.noun, "s"), std::to_string(e.utterances)});
   if (e.audio_seconds > 0) page.facts.push_back({"recordings", format_duration(e.audio_seconds)});
   page.remarks = remarks_of(r);
   page.loss = e.loss;
   page.curve = r.curve;
+  page.settings = to_toml(r.config);
   switch (r.task) {
     case Task::ctc:
       page.transcription = transcription_of(r);

@@ -130,6 +130,8 @@ void print_rates_of_ctc(const EvalResults& r) {
   std::printf("%s: %lld substituted, %lld inserted, %lld deleted\n",
               counted(w.reference, "word").c_str(), static_cast<long long>(w.substitutions),
               static_cast<long long>(w.insertions), static_cast<long long>(w.deletions));
+  if (const auto bare = r.errors.words_without_punctuation())
+    std::printf("without punctuation: WER %s\n", percent_text(bare->rate()).c_str());
   if (r.unwritable) print_unwritable(*r.unwritable, e.errors, noun);
   for (const auto& [value, rates] : r.groups) print_rates(group_label(r, value), rates, noun);
   std::printf("loss %s per %s", loss_text(e.loss).c_str(), noun);
@@ -162,6 +164,10 @@ Json rates_json(const ErrorRate& e) {
                        {"substitutions", e.words().substitutions},
                        {"insertions", e.words().insertions},
                        {"deletions", e.words().deletions}});
+}
+
+Json rate_json(const EditCounts& counts) {
+  return counts.reference > 0 ? Json(counts.rate()) : Json();
 }
 
 Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(); }
@@ -242,6 +248,8 @@ Json results_json(const EvalResults& r) {
     Json all = rates_json(e.errors);
     all["wer_interval"] = interval_json(r.errors.wer_interval());
     all["cer_interval"] = interval_json(r.errors.cer_interval());
+    if (const auto bare = r.errors.words_without_punctuation())
+      all["wer_without_punctuation"] = rate_json(*bare);
     j["all"] = all;
   }
   if (r.unwritable && r.unwritable->any()) {

@@ -6,14 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/config.h"
 #include "engine/data/manifest.h"
 #include "engine/io/json.h"
 #include "engine/report/charts.h"
 #include "engine/report/evaluation_report.h"
 #include "engine/text/unwritable.h"
+#include "engine/train/model/model_description.h"
 #include "engine/train/recognition/error_analysis.h"
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/recognition/regression_errors.h"
+#include "tools/recognition/eval_media.h"
 
 namespace rondo {
 
@@ -24,6 +27,9 @@ struct EvalResults {
   InputKind kind = InputKind::recording;  // of the data
   Evaluation evaluation;
   std::optional<LearningCurve> curve;  // of the run that made the model
+  Config config;                       // of that run, as the model has it
+  ModelOrigin origin;
+  std::string search;  // how texts are found; empty: each frame's best class
 
   // ctc
   ErrorAnalysis errors;
@@ -31,7 +37,7 @@ struct EvalResults {
   bool group_is_asked_for = false;          // --group-by, not what the demo corpus marks
   std::map<std::string, ErrorRate> groups;  // by the field's value
   std::optional<Unwritable> unwritable;
-  std::vector<std::string> worst_images;  // of errors.worst(), PNG; empty where there is none
+  std::vector<WorstMedia> worst_media;  // of errors.worst()
 
   // classify
   std::vector<std::vector<int64_t>> matrix;  // [reference][answer]

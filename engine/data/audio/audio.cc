@@ -157,6 +157,33 @@ Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, i
   return decode(source, sample_rate, segment);
 }
 
+std::string make_wav(const Waveform& audio) {
+  const auto bytes = static_cast<uint32_t>(2 * audio.samples.size());
+  const auto rate = static_cast<uint32_t>(audio.sample_rate);
+  std::string wav;
+  const auto put = [&wav](uint32_t value, int size) {
+    for (int i = 0; i < size; ++i) wav += static_cast<char>(value >> 8 * i & 0xff);
+  };
+  wav.reserve(44 + bytes);
+  wav += "RIFF";
+  put(36 + bytes, 4);
+  wav += "WAVEfmt ";
+  put(16, 4);        // bytes that follow of this part
+  put(1, 2);         // PCM
+  put(1, 2);         // one channel
+  put(rate, 4);      // samples a second
+  put(2 * rate, 4);  // bytes a second
+  put(2, 2);         // bytes a sample
+  put(16, 2);        // bits a sample
+  wav += "data";
+  put(bytes, 4);
+  for (const float sample : audio.samples) {
+    const long value = std::lround(std::clamp(sample, -1.0f, 1.0f) * 32767);
+    put(static_cast<uint32_t>(value), 2);
+  }
+  return wav;
+}
+
 void write_wav(const std::string& path, const Waveform& audio, WavFormat format) {
   SF_INFO info{};
   info.samplerate = audio.sample_rate;

@@ -64,6 +64,9 @@ bool is_recording_file(const std::string& path);
 
 enum class WavFormat { pcm16, float32 };
 
+// A mono WAV of 16-bit samples, as the bytes of a file. Samples beyond full scale are clipped.
+std::string make_wav(const Waveform& audio);
+
 // Writes a mono WAV. Samples beyond full scale are clipped with pcm16. Throws InputError when the
 // file cannot be written or the disk is full; what was written so far is removed then.
 void write_wav(const std::string& path, const Waveform& audio, WavFormat format = WavFormat::pcm16);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <tuple>
 
+#include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -39,6 +40,33 @@ std::string note_of(const EvaluatedUtterance& u) {
     if (!part.empty()) note += part + ", ";
   }
   return note + length_text(u);
+}
+
+// The words of one side, with spaces between them.
+std::string text_of(const std::vector<TextEdit>& words, std::string TextEdit::*side) {
+  std::string text;
+  for (const TextEdit& e : words) {
+    if ((e.*side).empty()) continue;
+    text += (text.empty() ? "" : " ") + e.*side;
+  }
+  return text;
+}
+
+struct BareWords {
+  EditCounts counts;
+  bool differ = false;  // from the words as they are
+};
+
+BareWords without_punctuation(const AlignedTranscripts& aligned) {
+  TextRules rules;
+  rules.strip_punctuation = true;
+  const std::string reference = text_of(aligned.words, &TextEdit::reference),
+                    hypothesis = text_of(aligned.words, &TextEdit::hypothesis);
+  const std::string bare_reference = apply_rules(rules, reference),
+                    bare_hypothesis = apply_rules(rules, hypothesis);
+  if (bare_reference == reference && bare_hypothesis == hypothesis)
+    return {aligned.word_counts, false};
+  return {edit_counts(split_words(bare_reference), split_words(bare_hypothesis)), true};
 }
 
 // A character that stands alone, as it can be seen.
@@ -93,9 +121,12 @@ report::Rates rates_for_report(std::string name, const ErrorRate& rates) {
 }
 
 void ErrorAnalysis::add(const EvaluatedUtterance& utterance, const AlignedTranscripts& aligned) {
+  const BareWords bare = without_punctuation(aligned);
+  has_punctuation_ |= bare.differ;
   const bool is_new =
       utterances_
-          .insert({utterance.index, {utterance, aligned.word_counts, aligned.character_counts}})
+          .insert({utterance.index,
+                   {utterance, aligned.word_counts, aligned.character_counts, bare.counts}})
           .second;
   RONDO_CHECK(is_new, "utterance ", utterance.index, " was analysed before");
   for (const TextEdit& e : aligned.words) {
@@ -112,7 +143,9 @@ void ErrorAnalysis::keep_if_bad(const EvaluatedUtterance& utterance,
                                 const AlignedTranscripts& aligned) {
   const auto badness = [&](int64_t index) {
     const Counted& c = utterances_.at(index);
-    return std::tuple(-c.words.errors(), -c.characters.errors(), index);
+    const int64_t words = -c.words.errors(), characters = -c.characters.errors();
+    return c.utterance.kind == InputKind::image ? std::tuple(characters, words, index)
+                                                : std::tuple(words, characters, index);
   };
   const auto at = std::partition_point(
       worst_indices_.begin(), worst_indices_.end(),
@@ -145,6 +178,19 @@ std::optional<RateInterval> ErrorAnalysis::wer_interval() const {
 std::optional<RateInterval> ErrorAnalysis::cer_interval() const {
   std::vector<EditCounts> counts;
   for (const auto& [index, u] : utterances_) counts.push_back(u.characters);
+  return bootstrap_interval(counts);
+}
+
+std::optional<EditCounts> ErrorAnalysis::words_without_punctuation() const {
+  if (!has_punctuation_) return std::nullopt;
+  EditCounts sum;
+  for (const auto& [index, u] : utterances_) sum += u.bare_words;
+  return sum;
+}
+
+std::optional<RateInterval> ErrorAnalysis::interval_without_punctuation() const {
+  std::vector<EditCounts> counts;
+  for (const auto& [index, u] : utterances_) counts.push_back(u.bare_words);
   return bootstrap_interval(counts);
 }
 

@@ -38,7 +38,7 @@ class ErrorAnalysis {
   report::Confusions confused_characters(size_t most) const;
 
   // At most 20 utterances with errors: the most errors in words first, of these the most in
-  // characters, of these the first in the dataset.
+  // characters, of these the first in the dataset. Of lines (images) characters come before words.
   const std::vector<report::AlignedUtterance>& worst() const { return worst_; }
   // Which of the dataset these are.
   const std::vector<int64_t>& worst_indices() const { return worst_indices_; }
@@ -46,6 +46,10 @@ class ErrorAnalysis {
   // See bootstrap_interval().
   std::optional<RateInterval> wer_interval() const;
   std::optional<RateInterval> cer_interval() const;
+
+  // Of words without their punctuation (TextRules::strip_punctuation); none where no text has any.
+  std::optional<EditCounts> words_without_punctuation() const;
+  std::optional<RateInterval> interval_without_punctuation() const;
 
   // Rows in the order of names; none unless two speakers are known.
   report::RateTable by_speaker() const;
@@ -56,13 +60,14 @@ class ErrorAnalysis {
  private:
   struct Counted {
     EvaluatedUtterance utterance;
-    EditCounts words, characters;
+    EditCounts words, characters, bare_words;
   };
   using Confused = std::map<std::pair<std::string, std::string>, int64_t>;
 
   void keep_if_bad(const EvaluatedUtterance& utterance, const AlignedTranscripts& aligned);
 
   std::map<int64_t, Counted> utterances_;  // by index
+  bool has_punctuation_ = false;
   Confused words_, characters_;
   std::vector<report::AlignedUtterance> worst_;
   std::vector<int64_t> worst_indices_;  // of worst_
