@@ -64,7 +64,7 @@ class Source {
   virtual double frame_seconds() const = 0;
   virtual TextRules rules() const { return {}; }
   // Of a recording; none where there is none.
-  virtual std::vector<float> samples(const ModelInput&) { return {}; }
+  virtual Waveform recording(const ModelInput&) { return {}; }
 };
 
 class ModelSource final : public Source {
@@ -81,9 +81,9 @@ class ModelSource final : public Source {
   InputKind reads() const override { return input_kind(model_.description().config.features.type); }
   double frame_seconds() const override { return model_.frame_seconds(); }
   TextRules rules() const override { return model_.description().config.text; }
-  std::vector<float> samples(const ModelInput& input) override {
+  Waveform recording(const ModelInput& input) override {
     if (input.kind != InputKind::recording || input.file.path == "-") return {};
-    return read_audio(input, model_.description().config.features.rate).samples;
+    return read_audio(input, model_.description().config.features.rate);
   }
   std::vector<float> outputs(const ModelInput& input, double* seconds) override {
     if (input.kind != InputKind::recording) {
@@ -333,7 +333,7 @@ int run_align(const AlignOptions& o) {
     if (!o.split.empty()) manifest.add(input, result);
     if (o.picture.asked()) {
       draw_alignment(o.picture, input.name, result.text.transcript, source->vocabulary(),
-                     source->frame_seconds(), source->samples(input));
+                     source->frame_seconds(), source->recording(input));
     }
     if (shows) write_aligned(style, input, std::move(result), o.by_lines, model || o.frame_ms > 0);
   };

@@ -139,7 +139,7 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
       write_prediction(style, Task::ctc, input, heard.prediction, {.seconds = heard.seconds});
     if (o.picture.asked()) {
       draw_alignment(o.picture, o.files.front(), heard.prediction.transcript, model.vocabulary(),
-                     model.frame_seconds(), heard.audio.samples);
+                     model.frame_seconds(), heard.audio);
     }
   };
   ThreadPool alone(1);

@@ -62,6 +62,11 @@ struct AlignedLabel {
   int32_t begin = 0, end = 0;
 };
 
+struct AlignedWord {
+  std::string text;
+  int32_t begin = 0, end = 0;  // frames
+};
+
 struct AlignmentPicture {
   std::string title;
   std::span<const float> posteriors;  // [frames, classes], row-major, each in [0, 1]
@@ -72,6 +77,7 @@ struct AlignmentPicture {
   double frame_length = 0.01;    // one row of the posteriors
   double begin = 0;              // what the axis has at the first of them
   std::vector<AlignedLabel> labels;
+  std::vector<AlignedWord> words = {};  // optional
   // The image of a line of text, optional, [line_rows, line_columns], 0 black to 255 white: each
   // column is a unit of the axis, the first one at 0.
   std::span<const unsigned char> line;
@@ -83,9 +89,12 @@ struct AlignmentPicture {
   int32_t bins = 0;
 };
 
-// From top to bottom: line, waveform and spectrogram (where given), posteriors of the labels that
-// occur and of blank, the labels over their frames, and the axis. The stretches of labels are
-// tinted, on the line too. RONDO_CHECK that sizes agree.
+// In rows, each from top to bottom: the words, the labels over their frames, line, waveform and
+// spectrogram (where given), posteriors of the labels that occur and of blank, and the axis. The
+// denser the text, the wider a frame, so that texts do not overlap; where they are dense for a
+// moment only, they stand a little beside their frames, to which lines lead. What is longer than a
+// row goes on in the next one, between words where that can be. The stretches of labels are tinted.
+// RONDO_CHECK that sizes agree.
 std::string alignment_svg(const AlignmentPicture& picture);
 
 }  // namespace rondo

@@ -129,6 +129,22 @@ std::string base64(std::string_view bytes) {
   return s;
 }
 
+double text_width(std::string_view text) {
+  double width = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c & 0xc0) == 0x80) continue;  // goes on
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool combining = c == 0xcc || (c == 0xcd && next < 0xb0);  // U+0300 to U+036F
+    if (combining) continue;
+    const bool wide =
+        c >= 0xe3 || std::string_view("mwMW@%").find(text[i]) != std::string_view::npos;
+    const bool narrow = std::string_view("ijlt.,;:'|! ").find(text[i]) != std::string_view::npos;
+    width += wide ? 12.5 : narrow ? 5 : 8;
+  }
+  return width;
+}
+
 std::string number(double x) {
   char buffer[64];
   std::snprintf(buffer, sizeof buffer, "%.2f", x);

@@ -16,6 +16,8 @@ struct Point {
 std::string number(double x);
 std::string escape(std::string_view text);
 std::string base64(std::string_view bytes);
+// About how wide a text is in the size of labels, in pixels, rather more than less.
+double text_width(std::string_view text);
 
 // Elements are appended in painting order. Colours come from classes: s0…s7 the palette (stroke),
 // f0…f7 the same as fill, "axis", "grid", "faint" lines, "label", "strong" text.

@@ -115,7 +115,9 @@ def test_pieces():
         far = [w for w, (b, e) in zip(words, truth) if abs(w["begin"] - b) > 0.2]
         check(len(words) == len(truth) and len(far) <= 1, far)
         run("align", root / "two_ways", root / "a.wav", "--picture", root / "p.svg", "--picture-from", begin + silence)
-        check(f"{begin + silence:.1f} to " in (root / "p.svg").read_text(), "the title")
+        drawn = (root / "p.svg").read_text()
+        check(f"{begin + silence:.1f} to " in drawn, "the title")
+        check(">words<" in drawn and ">spectrum<" in drawn and "<image" in drawn, "words over a spectrogram")
         fails("align", root / "two_ways", root / "a.wav", "--picture", root / "p.svg", "--picture-from", "99",
               errs=["a.wav: the text may not be what is said", "a.wav: has no frame from 99 s on"], lines=2)
         write_wav(root / "b.wav", first)

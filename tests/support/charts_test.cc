@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <regex>
 
 #include "engine/report/svg.h"
@@ -315,6 +316,86 @@ TEST_CASE("an alignment shows sound, spectrum, posteriors, labels and time", "[c
   check_xml(alignment_svg(e.picture));
 }
 
+// The places of the texts of a class, by their height in the picture.
+std::map<double, std::vector<std::pair<double, std::string>>> texts_of(const std::string& svg,
+                                                                       const std::string& css) {
+  std::map<double, std::vector<std::pair<double, std::string>>> rows;
+  const std::regex text("<text x=\"([-0-9.]+)\" y=\"([0-9.]+)\"[^>]* class=\"" + css +
+                        "\">([^<]*)<");
+  for (std::sregex_iterator at(svg.begin(), svg.end(), text), none; at != none; ++at)
+    rows[std::stod((*at)[2])].emplace_back(std::stod((*at)[1]), (*at)[3]);
+  return rows;
+}
+
+TEST_CASE("an alignment of many letters is in rows, and its texts are apart", "[charts]") {
+  // Words of four letters, 15 letters a second for 20 seconds in frames of 30 ms, those of each
+  // word in four frames one after the other, as CTC models have them.
+  ExampleAlignment e;
+  AlignmentPicture& p = e.picture;
+  p.frames = 667;
+  p.frame_length = 0.03;
+  e.posteriors.assign(static_cast<size_t>(p.frames * p.classes), 0);
+  p.posteriors = e.posteriors;
+  p.labels.clear();
+  const double step = 2 / 0.9;  // frames between letters of equal distance
+  std::string letters, words;
+  for (int w = 0; w < 75; ++w) {
+    const int first = static_cast<int>(w * 4 * step);
+    std::string word;
+    for (int k = 0; k < 4; ++k) {
+      const int at = w % 2 ? first + k : first + static_cast<int>(k * step);
+      word += static_cast<char>('a' + (w + k) % 11);
+      p.labels.push_back({word.substr(word.size() - 1), 1 + (w + k) % 11, at, at + 1});
+    }
+    letters += word;
+    words += word + " ";
+    p.words.push_back({word, p.labels[p.labels.size() - 4].begin, p.labels.back().end});
+  }
+  const std::string s = alignment_svg(p);
+  keep("dense.svg", s);
+  check_xml(s);
+  const auto letter_rows = texts_of(s, "strong letter"), word_rows = texts_of(s, "label word");
+  REQUIRE(letter_rows.size() >= 3);
+  REQUIRE(letter_rows.size() == word_rows.size());
+  CHECK(count(s, ">spectrum<") == letter_rows.size());
+  CHECK(count(s, "<image") == letter_rows.size());
+  CHECK_THAT(s, Contains("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1"));
+  std::string shown_letters, shown_words;
+  const auto take = [](const auto& row, double letter_width, std::string& all, const char* after) {
+    double end = 0;
+    for (const auto& [x, text] : row) {
+      const double half = letter_width * static_cast<double>(text.size()) / 2;
+      CHECK(x - half >= end);
+      CHECK(x + half < 1120);
+      end = x + half;
+      all += text + after;
+    }
+  };
+  // Letters in bold are at most 10 pixels wide, those of words 8.
+  for (const auto& [y, row] : letter_rows) take(row, 10, shown_letters, "");
+  for (const auto& [y, row] : word_rows) {
+    take(row, 8, shown_words, " ");
+    // No word is cut by the end of a row: its letters are beneath it.
+    const auto beneath = letter_rows.upper_bound(y);
+    REQUIRE(beneath != letter_rows.end());
+    CHECK(beneath->first - y < 30);
+    CHECK(beneath->second.size() == 4 * row.size());
+  }
+  CHECK(shown_letters == letters);
+  CHECK(shown_words == words);
+}
+
+TEST_CASE("one text far wider than its frames stands within the picture", "[charts]") {
+  ExampleAlignment e;
+  e.picture.words = {{"Donaudampfschifffahrt", 0, 3}, {"<b>&", 146, 150}};
+  const std::string s = alignment_svg(e.picture);
+  check_xml(s);
+  const auto words = texts_of(s, "label word");
+  REQUIRE(words.size() == 1);
+  CHECK(words.begin()->second.at(0).first > 90);
+  CHECK(words.begin()->second.at(1).second == "&lt;b&gt;&amp;");
+}
+
 TEST_CASE("alignments whose sizes disagree are refused", "[charts]") {
   ExampleAlignment e;
   AlignmentPicture p = e.picture;
@@ -325,6 +406,9 @@ TEST_CASE("alignments whose sizes disagree are refused", "[charts]") {
   CHECK_THROWS_AS(alignment_svg(p), Error);
   p = e.picture;
   p.labels[0].end = 1000;
+  CHECK_THROWS_AS(alignment_svg(p), Error);
+  p = e.picture;
+  p.words = {{"a", 7, 7}};
   CHECK_THROWS_AS(alignment_svg(p), Error);
   p = e.picture;
   p.blank = 12;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/data/features/acoustic_features.h"
 #include "engine/data/features/endings.h"
 #include "engine/data/image/image.h"
 #include "engine/io/file.h"
@@ -47,6 +48,26 @@ std::vector<AlignedLabel> labels_of(const Transcript& t, const Vocabulary& vocab
                       static_cast<int32_t>(last)});
   }
   return labels;
+}
+
+std::vector<AlignedWord> words_of(const Transcript& t, double frame_length, const Part& part) {
+  std::vector<AlignedWord> words;
+  for (const Transcript::Token& w : t.words) {
+    const int64_t first = std::max<int64_t>(std::llround(w.begin / frame_length) - part.first, 0);
+    const int64_t last =
+        std::min<int64_t>(std::llround(w.end / frame_length), part.end) - part.first;
+    if (first < last)
+      words.push_back({w.text, static_cast<int32_t>(first), static_cast<int32_t>(last)});
+  }
+  return words;
+}
+
+// What is heard, as people know it, whatever the model's features are.
+Matrix spectrogram_of(std::span<const float> samples, int32_t rate) {
+  SoundConfig config;
+  config.rate = rate;
+  config.edges = FrameEdges::centered;
+  return FeatureExtractor(config).compute(samples);
 }
 
 std::vector<float> posteriors_of(const Transcript& t, const Part& part) {
@@ -98,12 +119,12 @@ void add_picture_options(Command& command, PictureOptions* o) {
 }
 
 void draw_alignment(const PictureOptions& o, const std::string& name, const Transcript& t,
-                    const Vocabulary& vocabulary, double frame_seconds,
-                    std::span<const float> samples) {
+                    const Vocabulary& vocabulary, double frame_seconds, const Waveform& audio) {
   const Part part = part_of(o, name, t, frame_seconds);
   const double begin = static_cast<double>(part.first) * frame_seconds;
   const double end = static_cast<double>(part.end) * frame_seconds;
   const double seconds = static_cast<double>(t.frames) * frame_seconds;
+  const std::span<const float> samples = audio.samples;
   const std::vector<float> posteriors = posteriors_of(t, part);
   AlignmentPicture p;
   p.title = title_of(t, begin, end, seconds);
@@ -117,7 +138,13 @@ void draw_alignment(const PictureOptions& o, const std::string& name, const Tran
     return static_cast<size_t>(std::llround(at / seconds * static_cast<double>(samples.size())));
   };
   p.waveform = samples.subspan(place(begin), place(end) - place(begin));
+  Matrix spectrogram;
+  if (!p.waveform.empty()) spectrogram = spectrogram_of(p.waveform, audio.sample_rate);
+  p.spectrogram = spectrogram.data;
+  p.spectrogram_frames = static_cast<int32_t>(spectrogram.frames);
+  p.bins = static_cast<int32_t>(spectrogram.dim);
   p.labels = labels_of(t, vocabulary, frame_seconds, part);
+  p.words = words_of(t, frame_seconds, part);
   replace_text_file(o.path, alignment_svg(p));
 }
 
@@ -145,6 +172,7 @@ void draw_line_alignment(const PictureOptions& o, const std::string& name, const
   p.line_columns = read.width;
   p.line_rows = read.height;
   p.labels = labels_of(t, vocabulary, frame_columns, all);
+  p.words = words_of(t, frame_columns, all);
   replace_text_file(o.path, alignment_svg(p));
 }
 

@@ -1,9 +1,9 @@
 // Pictures of how a model's outputs align with a text: the option --picture of commands.
 #pragma once
 
-#include <span>
 #include <string>
 
+#include "engine/data/audio/waveform.h"
 #include "engine/data/image/line_features.h"
 #include "engine/decode/transcript/transcript.h"
 #include "tools/command_line/command_line.h"
@@ -22,12 +22,12 @@ struct PictureOptions {
 void add_picture_options(Command& command, PictureOptions* options);
 
 // Draws the part of the recording that is asked for; the title says which, where it is not all.
-// `name`: of the recording, for messages. `samples`: of the whole recording, or none. Throws
+// `name`: of the recording, for messages. `audio`: the whole recording, or no samples. Throws
 // WrongUsage for an end before the begin, InputError where the part holds no frame, and for a file
 // that cannot be written.
 void draw_alignment(const PictureOptions& options, const std::string& name,
                     const Transcript& transcript, const Vocabulary& vocabulary,
-                    double frame_seconds, std::span<const float> samples);
+                    double frame_seconds, const Waveform& audio);
 
 // Draws the alignment of a whole line over its image, as the network reads it: with its beginning
 // on the left. The labels of `transcript` have their places
