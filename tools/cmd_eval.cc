@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
@@ -21,6 +22,7 @@
 #include "engine/train/model/open_data.h"
 #include "engine/train/model/shared_lengths.h"
 #include "engine/train/recognition/recognizer.h"
+#include "engine/train/recognition/run_comparison.h"
 #include "engine/train/shared_evaluation.h"
 #include "engine/train/training_setup.h"
 #include "kernels/base/cpu/parallel.h"
@@ -31,6 +33,8 @@
 #include "tools/ranks/corpus_ranks.h"
 #include "tools/recognition/decoding.h"
 #include "tools/recognition/ensemble_option.h"
+#include "tools/recognition/eval_comparison.h"
+#include "tools/recognition/eval_media.h"
 #include "tools/recognition/eval_results.h"
 #include "tools/recognition/predictions.h"
 
@@ -38,12 +42,18 @@ namespace rondo {
 namespace {
 
 struct EvalOptions {
-  std::string model, manifest, group, hypotheses, report;
+  std::string model, second, manifest, group, hypotheses, report;
   std::vector<std::string> others;
   int threads = 0;
   bool json = false;
   DecodingOptions decoding;
   DeviceChoice device;
+};
+
+// What a model wrote, and what it should have written by its rules of texts.
+struct SaidText {
+  EvaluatedUtterance utterance;
+  std::string reference, hypothesis;
 };
 
 // The value of a field of a manifest line, as text; empty when it is not there.
@@ -60,13 +70,13 @@ bool has_field(const ManifestDataset& data, const std::string& field) {
   return false;
 }
 
-void require_apart(const EvalOptions& o, const ManifestDataset& data) {
+void require_apart(const EvalOptions& o, const std::string& model, const ManifestDataset& data) {
   const OutputFile outputs[] = {{o.hypotheses, "--hypotheses"}, {o.report, "--report"}};
   outputs[1].require_not(outputs[0]);
   require_folder_of(o.report);
   for (const OutputFile& output : outputs) {
     output.require_not(o.manifest, "the manifest");
-    for (const std::string& file : files_of_models(o.model, o.others)) {
+    for (const std::string& file : files_of_models(model, o.others)) {
       output.require_not(file, "a file of the model");
     }
     for (int64_t i = 0; i < data.size(); ++i) {
@@ -148,6 +158,9 @@ class Collector {
     worst_.clear();
   }
 
+  // ctc: what was written, by the manifest's line.
+  const std::map<int64_t, SaidText>& said() const { return said_; }
+
   // In the manifest's order.
   std::string lines() const {
     std::string text;
@@ -170,6 +183,7 @@ class Collector {
                            ? data_.seconds(h.utterance)
                            : static_cast<double>(data_.frames(h.utterance, 0));
     results_.errors.add(utterance, aligned);
+    if (!options_.second.empty()) said_[entry.line] = {utterance, *reference, h.text};
     if (!results_.group.empty()) {
       results_.groups[field_of(entry, results_.group)] +=
           ErrorRate(words, characters, 1, characters.errors() > 0);
@@ -211,77 +225,113 @@ class Collector {
   const Recognizer& model_;
   EvalResults& results_;
   std::map<int64_t, std::string> lines_;
+  std::map<int64_t, SaidText> said_;
   std::map<std::pair<double, int64_t>, report::Regression::Utterance> worst_;
 };
 
-// What is evaluated, on every rank the same.
-struct EvalSubject {
+// Where the data are read, for all models.
+struct EvalSources {
   SndfileReader audio;
   ImageFileReader images;
   std::optional<SharedLengths> lengths;  // of several ranks
+
+  MediaReaders readers() const { return {&audio, &images, lengths ? &*lengths : nullptr}; }
+};
+
+// A model and what it wrote for the data, on every rank the same.
+struct EvalSubject {
+  std::string path;
   std::unique_ptr<Recognizer> model;
   std::unique_ptr<ManifestDataset> data;
   std::optional<Decoder> decoder;
   EvalResults results;
+  std::optional<Collector> collector;
 };
+
+// By which field of the manifest utterances are grouped, and that there is such a one.
+void choose_group(const EvalOptions& o, const ManifestDataset& data, EvalResults& results) {
+  // Voices of the demo corpus are marked as seen or unseen in training.
+  results.group = !o.group.empty() ? o.group : has_field(data, "seen") ? "seen" : "";
+  results.group_is_asked_for = !o.group.empty();
+  if (!results.group.empty() && !has_field(data, results.group)) {
+    fail_input(o.manifest, ": no ", noun_of(results.kind), " has the field '", results.group,
+               "' of --group-by");
+  }
+  if (results.group.empty() || results.task != Task::regress) return;
+  if (results.group_is_asked_for)
+    fail_input(results.model_file,
+               ": says numbers: --group-by is for models of texts and of classes");
+  results.group.clear();
+}
 
 void describe(const EvalOptions& o, EvalSubject& s) {
   const ModelDescription& description = s.model->description();
   EvalResults& results = s.results;
-  results.model = o.model;
+  results.model = s.path;
   results.model_file = s.model->file();
   results.others = o.others;
   results.manifest = o.manifest;
   results.task = description.config.task;
   results.kind = input_kind(description.config.features.type);
   results.classes = description.classes;
-  // Voices of the demo corpus are marked as seen or unseen in training.
-  results.group = !o.group.empty() ? o.group : has_field(*s.data, "seen") ? "seen" : "";
-  results.group_is_asked_for = !o.group.empty();
-  if (!results.group.empty() && !has_field(*s.data, results.group)) {
-    fail_input(o.manifest, ": no ", noun_of(results.kind), " has the field '", results.group,
-               "' of --group-by");
-  }
-  if (!results.group.empty() && results.task == Task::regress) {
-    if (results.group_is_asked_for)
-      fail_input(s.model->file(),
-                 ": says numbers: --group-by is for models of texts and of classes");
-    results.group.clear();
-  }
   results.config = description.config;
   results.origin = description.origin;
   results.search = search_text(o.decoding);
-  if (!o.report.empty()) results.curve = curve_of(o.model, description.origin);
+  choose_group(o, *s.data, results);
+  if (!o.report.empty()) results.curve = curve_of(s.path, results.origin);
 }
 
 // Each of several ranks opens its part of the recordings' headers.
-void look_at_lengths(const EvalOptions& o, const CorpusRanks& ranks, EvalSubject& s) {
+void look_at_lengths(const EvalOptions& o, const CorpusRanks& ranks, EvalSources& sources) {
   if (ranks.ranks().size() == 1) return;
-  s.lengths.emplace(s.audio);
+  sources.lengths.emplace(sources.audio);
   const int threads = ranks.threads(o.threads);
-  ranks.together([&] { s.lengths->look_at(read_manifest(o.manifest), ranks.ranks(), threads); });
-  s.lengths->exchange(ranks.ranks());
+  ranks.together(
+      [&] { sources.lengths->look_at(read_manifest(o.manifest), ranks.ranks(), threads); });
+  sources.lengths->exchange(ranks.ranks());
 }
 
-void open(const EvalOptions& o, const CorpusRanks& ranks, EvalSubject& s) {
-  s.model = std::make_unique<Recognizer>(o.model, ranks.device(o.device), ranks.threads(o.threads),
+void open(const EvalOptions& o, const CorpusRanks& ranks, const EvalSources& sources,
+          EvalSubject& s) {
+  s.model = std::make_unique<Recognizer>(s.path, ranks.device(o.device), ranks.threads(o.threads),
                                          o.others);
   for (const std::string& w : s.model->warnings()) warn(w);
-  s.data = open_dataset(*s.model, o.manifest,
-                        {&s.audio, &s.images, s.lengths ? &*s.lengths : nullptr}, true);
-  require_apart(o, *s.data);
+  s.data = open_dataset(*s.model, o.manifest, sources.readers(), true);
+  require_apart(o, s.path, *s.data);
   describe(o, s);
-  if (s.results.task != Task::ctc && o.decoding.searches())
-    fail_input(s.model->file(), ": is not a ctc model: there is no text to search for");
+  const bool compares = !o.second.empty();
+  if (s.results.task != Task::ctc && (o.decoding.searches() || compares))
+    fail_input(s.model->file(), ": is not a ctc model: there is no text to ",
+               compares ? "compare" : "search for");
   s.decoder = make_decoder(o.decoding, s.model->vocabulary(), s.model->description().config.text);
 }
 
-void write_results(const EvalOptions& o, const Collector& collector, EvalSubject& s) {
+void evaluate_subject(const EvalOptions& o, const CorpusRanks& ranks, const EvalSources& sources,
+                      EvalSubject& s) {
+  ranks.together([&] { open(o, ranks, sources, s); });
+  ranks.require_same([&] {
+    return str(hash_of(*s.data), ' ', hash_of_models(s.path, o.others), ' ', given_of(o.decoding),
+               ' ', s.results.group);
+  });
+  const bool is_text = s.results.task == Task::ctc;
+  s.collector.emplace(o, *s.data, *s.model, s.model->session().prediction_shape().cols, s.results);
+  EvaluationOptions options;
+  options.task = s.results.task;
+  options.decoder = s.decoder ? &*s.decoder : nullptr;
+  const int threads = ranks.threads(o.threads);
+  options.decoder_threads = threads > 0 ? threads : usable_cpus();
+  s.results.evaluation =
+      evaluate_together(ranks.ranks(), CorpusRanks::patience(), evaluated(*s.model), *s.data,
+                        is_text ? &s.model->alphabet() : nullptr, options,
+                        [&](const Hypothesis& h) { s.collector->take(h); });
+  s.collector->finish();
+}
+
+void write_one(const EvalOptions& o, const EvalSources& sources, EvalSubject& s) {
   EvalResults& results = s.results;
-  if (results.task == Task::ctc) results.unwritable = unwritable_text(*s.data, s.model->alphabet());
-  if (!o.hypotheses.empty()) replace_text_file(o.hypotheses, collector.lines());
+  if (!o.hypotheses.empty()) replace_text_file(o.hypotheses, s.collector->lines());
   if (!o.report.empty()) {
-    results.worst_media = media_of(results.errors.worst_indices(), *s.data, {&s.audio, &s.images},
+    results.worst_media = media_of(results.errors.worst_indices(), *s.data, sources.readers(),
                                    results.config.features.rate);
     replace_text_file(o.report, evaluation_html(results_page(results)));
   }
@@ -292,33 +342,74 @@ void write_results(const EvalOptions& o, const Collector& collector, EvalSubject
   }
 }
 
-int run_eval(const EvalOptions& o) {
+void write_two(const EvalOptions& o, const EvalSources& sources, const EvalSubject& first,
+               const EvalSubject& second) {
+  if (first.results.kind != second.results.kind)
+    fail_input(first.results.model_file, " and ", second.results.model_file,
+               ": read different kinds of data, expected two models for the same");
+  RunComparison comparison;
+  const std::map<int64_t, SaidText>& said = second.collector->said();
+  for (const auto& [line, one] : first.collector->said()) {
+    const auto other = said.find(line);
+    if (other == said.end()) continue;
+    comparison.add(one.utterance, align_transcripts(one.reference, one.hypothesis),
+                   align_transcripts(other->second.reference, other->second.hypothesis));
+  }
+  if (!o.report.empty()) {
+    const auto page =
+        comparison_page(first.results, second.results, comparison, *first.data, sources.readers());
+    replace_text_file(o.report, evaluation_html(page));
+  }
+  if (o.json) {
+    std::printf("%s\n", comparison_json(first.results, second.results, comparison).dump().c_str());
+  } else {
+    print_comparison(first.results, second.results, comparison);
+  }
+}
+
+// Which of the words are models, and which the data: of two models without a manifest, the test
+// data of the first one's run, or what it was validated on.
+void sort_words(EvalOptions& o, const std::string& third) {
+  const PathKind kind = kind_of_path(o.manifest);
+  if (third.empty() && kind != PathKind::run && kind != PathKind::model) return;
+  o.second = o.manifest;
+  o.manifest = third;
+  require_model_first("rondo eval", o.second, third);
+  if (!o.others.empty() || !o.group.empty() || !o.hypotheses.empty())
+    throw WrongUsage("--with, --group-by and --hypotheses go with one model; '" + o.model +
+                     "' and '" + o.second + "' are two to compare");
+  if (!third.empty()) return;
+  const DataConfig data = Recognizer(o.model, DeviceId(), 1).description().config.data;
+  o.manifest = !data.test.empty() ? data.test : data.dev;
+  if (o.manifest.empty())
+    throw WrongUsage("'" + o.model + "' and '" + o.second +
+                     "' are two models, and the first names no data.test or data.dev: the manifest "
+                     "to compare them on comes third");
+}
+
+int run_eval(EvalOptions o, const std::string& third) {
+  sort_words(o, third);
   require_model_first("rondo eval", o.model, o.manifest);
   require_manifest(o.manifest);
   const CorpusRanks ranks("rondo eval");
-  EvalSubject s;
-  std::optional<Collector> collector;
+  EvalSources sources;
+  std::vector<EvalSubject> subjects(o.second.empty() ? 1 : 2);
+  subjects.front().path = o.model;
+  if (!o.second.empty()) subjects.back().path = o.second;
   ranks.run([&] {
-    look_at_lengths(o, ranks, s);
-    ranks.together([&] { open(o, ranks, s); });
-    ranks.require_same([&] {
-      return str(hash_of(*s.data), ' ', hash_of_models(o.model, o.others), ' ',
-                 given_of(o.decoding), ' ', s.results.group);
-    });
-    const bool is_text = s.results.task == Task::ctc;
-    collector.emplace(o, *s.data, *s.model, s.model->session().prediction_shape().cols, s.results);
-    EvaluationOptions options;
-    options.task = s.results.task;
-    options.decoder = s.decoder ? &*s.decoder : nullptr;
-    const int threads = ranks.threads(o.threads);
-    options.decoder_threads = threads > 0 ? threads : usable_cpus();
-    s.results.evaluation =
-        evaluate_together(ranks.ranks(), CorpusRanks::patience(), evaluated(*s.model), *s.data,
-                          is_text ? &s.model->alphabet() : nullptr, options,
-                          [&](const Hypothesis& h) { collector->take(h); });
-    collector->finish();
+    look_at_lengths(o, ranks, sources);
+    for (EvalSubject& s : subjects) evaluate_subject(o, ranks, sources, s);
   });
-  if (ranks.ranks().first()) write_results(o, *collector, s);
+  if (!ranks.ranks().first()) return 0;
+  for (EvalSubject& s : subjects) {
+    if (s.results.task == Task::ctc)
+      s.results.unwritable = unwritable_text(*s.data, s.model->alphabet());
+  }
+  if (o.second.empty()) {
+    write_one(o, sources, subjects.front());
+  } else {
+    write_two(o, sources, subjects.front(), subjects.back());
+  }
   return 0;
 }
 
@@ -330,8 +421,15 @@ void add_eval(Command& program) {
   command.add_option("model", o->model, "checkpoint directory or model file")
       .required()
       .check(check_file_name);
-  command.add_option("manifest", o->manifest, "JSONL manifest with references")
+  auto third = std::make_shared<std::string>();
+  command
+      .add_option("manifest", o->manifest,
+                  "JSONL manifest with references; or a second model, to compare the two")
       .required()
+      .check(check_file_name);
+  command
+      .add_option("compare-on", *third,
+                  "with two models: the manifest; without it the test data of the first one's run")
       .check(check_file_name);
   add_ensemble_option(command, &o->others).check(check_file_name);
   add_decoding_options(command, &o->decoding, false);
@@ -349,8 +447,9 @@ void add_eval(Command& program) {
       .type_name("INT");
   add_device_option(command, &o->device);
   command.footer(
-      "\nExample:  rondo eval run digits/test.jsonl --group-by speaker --report report.html\n");
-  command.action([o] { return run_eval(*o); });
+      "\nExample:  rondo eval run digits/test.jsonl --group-by speaker --report report.html\n"
+      "          rondo eval run1 run2 digits/test.jsonl --report changes.html\n");
+  command.action([o, third] { return run_eval(*o, *third); });
 }
 
 }  // namespace rondo

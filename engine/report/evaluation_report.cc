@@ -6,40 +6,16 @@
 
 #include "engine/report/html.h"
 #include "engine/report/progress.h"
-#include "engine/report/svg.h"
+#include "engine/report/report_parts.h"
 #include "kernels/base/error.h"
 
 namespace rondo::report {
 namespace {
 
 // A page is read by people: what is longer is cut.
-constexpr size_t most_edits = 1000;
 constexpr size_t most_classes = 40;
 constexpr size_t most_numbers = 8;
 constexpr size_t most_rows = 100;
-
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f%%", 100 * share);
-  return text;
-}
-
-double share(int64_t part, int64_t whole) {
-  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
-
-std::string rate(const Counts& c) {
-  if (c.reference == 0 && c.errors() > 0) return "n/a";
-  return percent(share(c.errors(), c.reference));
-}
-
-std::string tag(const char* name, std::string_view text, std::string_view css = {}) {
-  const std::string attribute = css.empty() ? "" : str(" class=\"", css, "\"");
-  return str("<", name, attribute, ">", html_text(text), "</", name, ">");
-}
-
-// Text from data, in its own direction of writing.
-std::string isolated(std::string_view text) { return str("<bdi>", html_text(text), "</bdi>"); }
 
 // Text whose line breaks stay.
 std::string preformatted(std::string_view text) {
@@ -161,92 +137,6 @@ std::string confusion_section(std::string_view title, const Confusions& c) {
          confusion_table("Deleted", c.deletions, c.all.deletions) + "</div>\n";
 }
 
-std::string cut_note(size_t all) {
-  if (all <= most_edits) return {};
-  return " " + tag("span", str("… and ", all - most_edits, " more"), "soft");
-}
-
-std::string lost(std::string_view text) { return "<del>" + html_text(text) + "</del>"; }
-std::string added(std::string_view text) { return "<ins>" + html_text(text) + "</ins>"; }
-
-std::string aligned_words(const std::vector<EditMark>& edits) {
-  std::string s = "<p class=\"aligned\" dir=\"auto\">";
-  for (size_t i = 0; i < std::min(edits.size(), most_edits); ++i) {
-    const EditMark& e = edits[i];
-    if (i) s += " ";
-    if (e.edit == 's') {
-      s += "<span class=\"swap\">" + lost(e.reference) + " " + added(e.hypothesis) + "</span>";
-    } else {
-      s += e.edit == 'd'   ? lost(e.reference)
-           : e.edit == 'i' ? added(e.hypothesis)
-                           : html_text(e.reference);
-    }
-  }
-  return s + cut_note(edits.size()) + "</p>\n";
-}
-
-// Letters are shown in runs: what is lost of one, then what is there instead.
-std::string aligned_characters(const std::vector<EditMark>& edits) {
-  std::string s = "<p class=\"aligned letters\" dir=\"auto\">", gone, instead;
-  const auto visible = [](const std::string& text) { return text == " " ? "␣" : text; };
-  const auto flush = [&] {
-    if (!gone.empty()) s += lost(gone);
-    if (!instead.empty()) s += added(instead);
-    gone.clear();
-    instead.clear();
-  };
-  for (size_t i = 0; i < std::min(edits.size(), most_edits); ++i) {
-    const EditMark& e = edits[i];
-    if (e.edit == '=') {
-      flush();
-      s += html_text(e.reference);
-    } else {
-      gone += visible(e.reference);
-      instead += visible(e.hypothesis);
-    }
-  }
-  flush();
-  return s + cut_note(edits.size()) + "</p>\n";
-}
-
-bool is_longer_than_a_character(const std::string& text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }) > 1;
-}
-
-// Whether characters tell more than words: a word was written that is a little wrong.
-bool characters_help(const std::vector<EditMark>& words) {
-  return std::any_of(words.begin(), words.end(), [](const EditMark& e) {
-    return e.edit == 's' &&
-           (is_longer_than_a_character(e.reference) || is_longer_than_a_character(e.hypothesis));
-  });
-}
-
-std::string errors_text(const AlignedUtterance& u, bool characters_first) {
-  const Counts &first = characters_first ? u.characters : u.words,
-               &other = characters_first ? u.words : u.characters;
-  return str(counted(first.errors(), "error"), " in ",
-             counted(first.reference, characters_first ? "character" : "word"), ", ",
-             other.errors(), " in ",
-             counted(other.reference, characters_first ? "word" : "character"));
-}
-
-// The image or the sound that was read.
-std::string media(const AlignedUtterance& u) {
-  if (!u.png.empty())
-    return "<img class=\"line\" alt=\"\" src=\"data:image/png;base64," + svg::base64(u.png) +
-           "\">\n";
-  if (!u.wav.empty())
-    return "<audio controls preload=\"metadata\" src=\"data:audio/wav;base64," +
-           svg::base64(u.wav) + "\"></audio>\n";
-  return {};
-}
-
-const char* const how_errors_are_marked =
-    "<del>Struck out</del>: in the reference, not written. <ins>Underlined</ins>: written, not in "
-    "the reference. Both in a box: one in place of the other. Below in small, the same by "
-    "characters.";
-
 std::string worst_section(const std::vector<AlignedUtterance>& worst, const std::string& noun,
                           bool characters_first) {
   if (worst.empty()) return {};
@@ -256,8 +146,7 @@ std::string worst_section(const std::vector<AlignedUtterance>& worst, const std:
   for (const AlignedUtterance& u : worst) {
     s += str("<article><h3>", isolated(u.name), "</h3>\n<p class=\"soft\">");
     if (!u.note.empty()) s += isolated(u.note) + ": ";
-    s += errors_text(u, characters_first) + "</p>\n" + media(u) + aligned_words(u.word_edits);
-    if (characters_help(u.word_edits)) s += aligned_characters(u.character_edits);
+    s += errors_text(u, characters_first) + "</p>\n" + media(u) + marked_errors(u);
     s += "</article>\n";
   }
   return s;
@@ -402,7 +291,7 @@ std::string figures(const EvaluationPage& page) {
 }  // namespace
 
 std::string evaluation_html(const EvaluationPage& page) {
-  std::string s = heading(page) + figures(page);
+  std::string s = heading(page) + (page.comparison ? "" : figures(page));
   if (page.curve) {
     s += tag("h2", "Training") + "\n<div class=\"wide curve\">" + learning_curve_svg(*page.curve) +
          "</div>\n";
@@ -410,6 +299,7 @@ std::string evaluation_html(const EvaluationPage& page) {
   if (page.transcription) s += transcription_sections(*page.transcription, page.noun);
   if (page.classification) s += classification_sections(*page.classification);
   if (page.regression) s += regression_sections(*page.regression, page.noun);
+  if (page.comparison) s += comparison_sections(*page.comparison, page.noun);
   if (!page.settings.empty()) {
     s += tag("h2", "Settings of the run") +
          "\n<details><summary>All, as in config.toml</summary>\n<pre>" +

@@ -100,6 +100,26 @@ struct Regression {
   double mae = 0, rmse = 0, r2 = 0;  // NaN: there is none
 };
 
+// Of what two ctc models wrote for the same data.
+struct Comparison {
+  struct Rate {
+    std::string name;
+    Counts first, second;
+    std::optional<Interval> difference;  // of the second's rate less the first's
+  };
+  struct Change {
+    AlignedUtterance first, second;  // sound and image: the first's
+  };
+  std::string first, second;  // names of the models
+  bool characters_first = false;
+  std::vector<Rate> rates;
+  int64_t utterances = 0, wrong_first = 0, wrong_second = 0;
+  std::string interval_method;        // a sentence
+  std::vector<std::string> settings;  // "training.epochs: 50 -> 60", of those that differ
+  std::optional<LearningCurve> first_curve, second_curve;
+  std::vector<Change> worse, better;  // what changed most, by errors, first
+};
+
 struct EvaluationPage {
   std::string title;
   std::string noun = "utterance";  // what one of the data is called, "line", say
@@ -112,6 +132,7 @@ struct EvaluationPage {
   std::optional<Transcription> transcription;
   std::optional<Classification> classification;
   std::optional<Regression> regression;
+  std::optional<Comparison> comparison;
 };
 
 std::string evaluation_html(const EvaluationPage& page);

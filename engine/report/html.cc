@@ -39,6 +39,7 @@ th.name, td.name { text-align: left; min-width: 6rem; }
 .wide td.name { min-width: 9rem; }
 td.bar { width: 9rem; padding-right: 0; }
 td.bar i { display: block; height: .7rem; min-width: 1px; background: var(--mark); border-radius: 2px; }
+.compare td.name { min-width: 4rem; }
 .lists { display: grid; grid-template-columns: repeat(auto-fit, minmax(14rem, 1fr)); gap: 1rem 2.5rem; align-items: start; }
 .lists table { width: 100%; }
 .lists td.name { overflow-wrap: anywhere; }

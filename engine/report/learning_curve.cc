@@ -14,7 +14,7 @@ namespace {
 using svg::Picture;
 using svg::Point;
 
-constexpr double width = 760, panel_height = 220, left = 64, right = 72, top = 40, gap = 34,
+constexpr double width = 760, panel_height = 220, left = 84, right = 80, top = 40, gap = 34,
                  bottom = 48, zero_strip = 20;
 
 struct Axis {
@@ -185,7 +185,7 @@ void draw_ends(Picture& picture, std::vector<EndValue> ends, double foot) {
 // narrow pages have (html.cc).
 void draw_legend(Picture& picture, const std::vector<Series>& all, size_t first_colour, double y,
                  bool on_the_left) {
-  constexpr double sample = 20, letter = 11.5, space = 10;
+  constexpr double sample = 20, letter = 14, space = 10;
   double at = left;
   if (!on_the_left) {
     at = width - right + space;

@@ -28,4 +28,9 @@ inline constexpr int bootstrap_samples = 1000;
 // Thread safety: pure function. Time O(1000 utterances).
 std::optional<RateInterval> bootstrap_interval(std::span<const EditCounts> utterances);
 
+// The same of the difference of two rates, the second's less the first's, of what two systems wrote
+// for the same utterances: each draw takes the same utterances of both.
+std::optional<RateInterval> bootstrap_difference(std::span<const EditCounts> first,
+                                                 std::span<const EditCounts> second);
+
 }  // namespace rondo

@@ -133,6 +133,41 @@ def test_sounds_of_the_worst():
     check(any(sounds(page)[1][1]), "the part is silent")
 
 
+def test_two_runs():
+    root = root_of_place()
+    train(root, root / "other", "training.max_steps=90", "data.test=", base=TONE)
+    out, _ = run("eval", root / "run", root / "other", root / "hostile.jsonl", "--json", "--report", root / "r.html")
+    said, text = json.loads(out), (root / "r.html").read_text()
+    page = Page(text)
+    check_alone(page)
+    one, other, difference = (said[key] for key in ("first", "second", "difference"))
+    for key, model in (("first", "run"), ("second", "other")):
+        alone = json.loads(run("eval", root / model, root / "hostile.jsonl", "--json")[0])
+        check(said[key]["all"] == alone["all"], "as one evaluation alone has it", said[key], alone)
+    for rate in ("wer", "cer"):
+        check(math.isclose(difference[rate], other["all"][rate] - one["all"][rate], abs_tol=1e-12), difference)
+        low, high = difference[rate + "_interval"]
+        check(low <= difference[rate] <= high and low < high, difference)
+        check(f"{100 * low:+.2f} to {100 * high:+.2f}" in page.text, difference)
+    for part in ("training.max_steps: 40 -> 90", "kept model", HOSTILE.split()[0], f"{100 * other['all']['wer']:.2f}%"):
+        check(part in page.text, part, page.text)
+    check(page.count("svg") == 2 and "that became better" in page.text, page.text)
+    check(page.count("audio") == page.count("article") > 0, text)
+    # Without a manifest: the test data of the first one's run, else what it was validated on.
+    for first, second, data in (("run", "other", "test.jsonl"), ("other", "run", "dev.jsonl")):
+        found = json.loads(run("eval", root / first, root / second, "--json")[0])["first"]["manifest"]
+        check(found.endswith(data), found)
+    run("eval", root / "run", root / "run", says="WER +0.00 points, 95% interval +0.00 to +0.00")
+    pair = ("eval", root / "run", root / "other", root / "dev.jsonl")
+    run(*pair, "--group-by", "speaker", code=2, errs="go with one model")
+    fails("eval", root / "run", root / "dev.jsonl", root / "dev.jsonl", errs="is a manifest, expected a model")
+    fails(*pair, "--report", root / "other" / "log.jsonl", errs="would overwrite a file of the model")
+    with folder() as numbers:
+        feature_corpus(numbers, "regress")
+        train(numbers, numbers / "run", "task=regress", "training.max_steps=3")
+        fails("eval", numbers / "run", numbers / "run", numbers / "dev.jsonl", errs="there is no text to compare")
+
+
 def test_edits_of_hypotheses():
     root = root_of_place()
     out, _ = run("eval", root / "run", root / "hostile.jsonl", "--hypotheses", root / "h.jsonl", "--json")

@@ -212,9 +212,9 @@ def worst_lines_are_shown(root, model, test):
     # Nobody speaks here.
     for word in ("Worst lines", "Wrong lines", "By width of the line", "<dt>lines</dt>", "mean per line"):
         check(word in page, word)
-    for text in (out, page):
-        text, settings = text.split("Settings of the run")
-        check("height = " in settings, settings)
+    told, settings = page.split("Settings of the run")
+    check("height = " in settings, settings)
+    for text in (out, told):
         check(not re.search("utterance|recording|speaker", text, re.I), re.findall(".*(?:tterance|ecording|peaker).*", text))
     for article in articles:
         name = test[int(re.search("<h3><bdi>[^<]*:(\\d+)</bdi>", article)[1]) - 1]["image_filepath"]

@@ -216,6 +216,7 @@ TEST_CASE("the interval of a rate is that of its distribution", "[text]") {
   CHECK(bootstrap_interval(two)->high == 0.5);
   const std::vector<EditCounts> right(50, {0, 0, 0, 3});
   CHECK(bootstrap_interval(right)->high == 0);
+  CHECK(bootstrap_difference(right, right)->low == 0);
 }
 
 TEST_CASE("an interval ends between the two nearest of the thousand rates", "[text]") {
@@ -258,4 +259,26 @@ TEST_CASE("the interval holds the true rate about as often as it says", "[text]"
   }
   CHECK(held >= worlds * 0.90);
   CHECK(held <= worlds * 0.99);
+}
+
+TEST_CASE("the difference of two systems is resampled in pairs", "[bootstrap]") {
+  // The second has one error more in each tenth utterance; the first's own errors vary far more.
+  std::vector<EditCounts> first, second;
+  for (int i = 0; i < 200; ++i) {
+    first.push_back({i % 7, 0, 0, 10});
+    second.push_back({i % 7 + (i % 10 == 0), 0, 0, 10});
+  }
+  const auto difference = bootstrap_difference(first, second);
+  REQUIRE(difference);
+  // The mean is 0.01, of 200 draws with a share of 0.1: 0.01 -+ 1.96 * 0.1 sqrt(0.09 / 200).
+  CHECK(difference->low == Approx(0.01 - 0.00416).margin(0.0008));
+  CHECK(difference->high == Approx(0.01 + 0.00416).margin(0.0008));
+  const auto back = bootstrap_difference(second, first);
+  CHECK(back->low == Approx(-difference->high));
+  CHECK(back->high == Approx(-difference->low));
+  // As between any system and one that is always right.
+  const std::vector<EditCounts> right(200, EditCounts{0, 0, 0, 10});
+  CHECK(bootstrap_difference(right, first)->high == Approx(bootstrap_interval(first)->high));
+  CHECK_FALSE(bootstrap_difference({}, {}));
+  CHECK_THROWS_AS(bootstrap_difference(first, std::span(second).first(9)), Error);
 }

@@ -242,8 +242,8 @@ TEST_CASE("the kept model is marked in both panels", "[charts]") {
   keep("kept.svg", s);
   check_xml(s);
   CHECK(count(s, ">kept model<") == 2);
-  // Two thirds of the way from 64 to 688.
-  CHECK(count(s, "<line x1=\"480\"") >= 2);
+  // Two thirds of the way from 84 to 680.
+  CHECK(count(s, "<line x1=\"481.33\"") >= 2);
 }
 
 TEST_CASE("thinning keeps a spike", "[charts]") {

@@ -2,6 +2,7 @@
 #include "engine/report/evaluation_report.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "engine/report/html.h"
 #include "tests/support/support.h"
@@ -21,6 +22,12 @@ size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
   return n;
+}
+
+// Set RONDO_PICTURES to a directory to look at it.
+void keep_page(const std::string& name, const std::string& page) {
+  if (const char* dir = std::getenv("RONDO_PICTURES"))
+    rondo::test::spit(std::filesystem::path(dir) / name, page);
 }
 
 // Each element is closed by its own name; nothing comes from outside or runs.
@@ -174,6 +181,54 @@ TEST_CASE("sounds and images stand in the page, and so do the settings", "[repor
   const std::string image = evaluation_html(page);
   check_page(image);
   CHECK_THAT(image, Contains("src=\"data:image/png;base64,UE5H\">") && !Contains("<audio"));
+}
+
+TEST_CASE("the page of two runs has rates side by side and what changed", "[report]") {
+  EvaluationPage page;
+  page.title = hostile;
+  page.facts = {{"first", hostile}};
+  Comparison c;
+  c.first = hostile;
+  c.second = "run2";
+  c.rates = {{"WER", {200, 10, 6, 4}, {200, 5, 3, 2}, Interval{-0.081, -0.02}},
+             {"CER", {900, 9, 0, 0}, {900, 18, 0, 0}, Interval{-0.001, 0.021}},
+             {"WER without punctuation", {200, 1, 0, 0}, {200, 2, 0, 0}, std::nullopt}};
+  c.utterances = 20;
+  c.wrong_first = 7;
+  c.wrong_second = 5;
+  c.settings = {"training.epochs: 50 -> 60", hostile};
+  c.first_curve = LearningCurve{"one", "updates", {{"training", {1, 2}, {3, 1}}}, {}};
+  c.second_curve = LearningCurve{"two", "updates", {{"training", {1, 2}, {3, 1}}}, {}};
+  AlignedUtterance right{hostile, "1.20 s", {1, 0, 0, 0}, {5, 0, 0, 0}, {{'=', "three", "three"}},
+                         {}};
+  AlignedUtterance wrong = right;
+  wrong.words.substitutions = 1;
+  wrong.word_edits = {{'s', "three", "tree"}};
+  right.wav = "RIFF?";
+  c.worse = {{right, wrong}};
+  page.comparison = c;
+  const std::string s = evaluation_html(page);
+  keep_page("comparison.html", s);
+  check_page(s);
+  CHECK_THAT(s, Contains("<th><bdi>" + harmless + "</bdi></th><th><bdi>run2</bdi></th>") &&
+                    Contains("<td>10.00%</td><td>5.00%</td><td>-5.00</td><td>-8.10 to -2.00</td>"
+                             "<td class=\"more\">better</td>") &&
+                    Contains("<td>1.00%</td><td>2.00%</td><td>+1.00</td><td>-0.10 to +2.10</td>"
+                             "<td class=\"more\">may be chance</td>") &&
+                    Contains("<td>0.50%</td><td>1.00%</td><td>+0.50</td><td></td>") &&
+                    Contains("<td>7</td><td>5</td>"));
+  CHECK_THAT(s, Contains("<bdi>training.epochs: 50 -&gt; 60</bdi>") &&
+                    Contains("Utterances that became worse") && !Contains("became better") &&
+                    Contains("0 errors in 1 word") && Contains("1 error in 1 word") &&
+                    Contains("<del>three</del> <ins>tree</ins>"));
+  CHECK(count(s, "<svg") == 2);
+  CHECK(count(s, "<audio") == 1);
+  page.comparison->rates[0].difference = Interval{0.001, 0.02};
+  page.comparison->settings.clear();
+  page.noun = "line";
+  const std::string lines = evaluation_html(page);
+  CHECK_THAT(lines, Contains(">worse</td>") && Contains("<p>None.</p>") &&
+                        Contains("Lines that became worse") && !Contains("tterance"));
 }
 
 TEST_CASE("a page without errors says so", "[report]") {

@@ -52,10 +52,7 @@ std::string text_of(const std::vector<TextEdit>& words, std::string TextEdit::*s
   return text;
 }
 
-struct BareWords {
-  EditCounts counts;
-  bool differ = false;  // from the words as they are
-};
+}  // namespace
 
 BareWords without_punctuation(const AlignedTranscripts& aligned) {
   TextRules rules;
@@ -68,6 +65,8 @@ BareWords without_punctuation(const AlignedTranscripts& aligned) {
     return {aligned.word_counts, false};
   return {edit_counts(split_words(bare_reference), split_words(bare_hypothesis)), true};
 }
+
+namespace {
 
 // A character that stands alone, as it can be seen.
 std::string visible(const std::string& character) {
@@ -111,6 +110,16 @@ report::Confusions most_frequent(
 
 }  // namespace
 
+report::AlignedUtterance aligned_utterance(const EvaluatedUtterance& utterance,
+                                           const AlignedTranscripts& aligned) {
+  return {utterance.name,
+          note_of(utterance),
+          counts_for_report(aligned.word_counts),
+          counts_for_report(aligned.character_counts),
+          marks_of(aligned.words),
+          marks_of(aligned.characters)};
+}
+
 report::Counts counts_for_report(const EditCounts& counts) {
   return {counts.reference, counts.substitutions, counts.insertions, counts.deletions};
 }
@@ -153,10 +162,7 @@ void ErrorAnalysis::keep_if_bad(const EvaluatedUtterance& utterance,
   const auto place = at - worst_indices_.begin();
   if (static_cast<size_t>(place) == most_worst) return;
   worst_indices_.insert(at, utterance.index);
-  worst_.insert(worst_.begin() + place,
-                {utterance.name, note_of(utterance), counts_for_report(aligned.word_counts),
-                 counts_for_report(aligned.character_counts), marks_of(aligned.words),
-                 marks_of(aligned.characters)});
+  worst_.insert(worst_.begin() + place, aligned_utterance(utterance, aligned));
   worst_indices_.resize(std::min(worst_indices_.size(), most_worst));
   worst_.resize(worst_indices_.size());
 }

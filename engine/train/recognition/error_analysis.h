@@ -73,6 +73,15 @@ class ErrorAnalysis {
   std::vector<int64_t> worst_indices_;  // of worst_
 };
 
+// Words without their punctuation (TextRules::strip_punctuation).
+struct BareWords {
+  EditCounts counts;
+  bool differ = false;  // from the words as they are
+};
+BareWords without_punctuation(const AlignedTranscripts& aligned);
+
+report::AlignedUtterance aligned_utterance(const EvaluatedUtterance& utterance,
+                                           const AlignedTranscripts& aligned);
 report::Counts counts_for_report(const EditCounts& counts);
 report::Rates rates_for_report(std::string name, const ErrorRate& rates);
 
