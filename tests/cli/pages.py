@@ -160,7 +160,7 @@ def hocr_tells_words_and_places(document, read, polygons, size):
 
 
 def marks_have_their_letters_place(root, source):
-    """The third letter is a mark above the one before it: "a\u0364" is one character of hOCR and of ALTO."""
+    """The third letter is a mark above the one before it: "a\u0364" is one character of hOCR. ALTO's Glyphs have one code point each, in one place."""
     mark = "\u0364"
     shutil.copytree(root / "mine", root / "marked")
     for name in ("train.jsonl", "dev.jsonl", "test.jsonl"):
@@ -174,7 +174,9 @@ def marks_have_their_letters_place(root, source):
     words = [e for e in ElementTree.fromstring(document).iter() if e.get("class") == "ocrx_word"]
     check([[c.text for c in word] for word in words] == wanted, document)
     glyphs = all_of(run("transcribe", root / "run-marked", source, "--format", "alto")[0], "String")
-    check([[g.get("CONTENT") for g in word if local(g) == "Glyph"] for word in glyphs] == wanted, glyphs)
+    places = [[(g.get("CONTENT"), g.get("HPOS"), g.get("WIDTH")) for g in word if local(g) == "Glyph"] for word in glyphs]
+    check([[content for content, *_ in word] for word in places] == [list("".join(word)) for word in wanted], places)
+    check(all(b[1:] == a[1:] for word in places for a, b in zip(word, word[1:]) if b[0] == mark), places)
 
 
 def page_is_filled_in(document, read):

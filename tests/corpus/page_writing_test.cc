@@ -484,8 +484,8 @@ TEST_CASE("a text that is filled in stands where the schema of PAGE-XML has it",
                                                 {"TextStyle", "UserDefined", "Labels"},
                                                 {"UserDefined", "Labels"}}) {
     Texts wanted = {"Coords", "Baseline", "TextEquiv", "Unicode"};
-    Texts with_word = {"Coords",  "Baseline",  "Word",   "TextEquiv",
-                       "Unicode", "TextEquiv", "Unicode"};
+    Texts with_word = {"Coords",    "Baseline", "Word",      "Coords",
+                       "TextEquiv", "Unicode",  "TextEquiv", "Unicode"};
     std::string end;
     for (const std::string& name : behind) {
       wanted.push_back(name);
@@ -494,7 +494,8 @@ TEST_CASE("a text that is filled in stands where the schema of PAGE-XML has it",
     }
     const std::string begin = coords + "<Baseline points='0,30 200,30'/>";
     CHECK(names(begin, end) == wanted);
-    CHECK(names(begin + "<Word>" + old + "</Word>" + old + old, end) == with_word);
+    CHECK(names(begin + "<Word>" + coords + old + "</Word>" + old + old, end) == with_word);
+    CHECK(names(begin + "<Word>" + old + "</Word>" + old + old, end) == wanted);
   }
   // In a region its own text style alone is behind it.
   const PageFile page =
