@@ -370,11 +370,16 @@ void write_two(const EvalOptions& o, const EvalSources& sources, const EvalSubje
 // Which of the words are models, and which the data: of two models without a manifest, the test
 // data of the first one's run, or what it was validated on.
 void sort_words(EvalOptions& o, const std::string& third) {
-  const PathKind kind = kind_of_path(o.manifest);
-  if (third.empty() && kind != PathKind::run && kind != PathKind::model) return;
+  const auto is_model = [](const std::string& path) {
+    const PathKind kind = kind_of_path(path);
+    return kind == PathKind::run || kind == PathKind::model;
+  };
+  if (!third.empty() && !is_model(o.manifest))
+    throw WrongUsage("unexpected argument '" + shortened(third) + "' of 'rondo eval': '" +
+                     shortened(o.manifest) + "' is no second model to compare");
+  if (third.empty() && !(is_model(o.model) && is_model(o.manifest))) return;
   o.second = o.manifest;
   o.manifest = third;
-  require_model_first("rondo eval", o.second, third);
   if (!o.others.empty() || !o.group.empty() || !o.hypotheses.empty())
     throw WrongUsage("--with, --group-by and --hypotheses go with one model; '" + o.model +
                      "' and '" + o.second + "' are two to compare");

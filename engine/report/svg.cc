@@ -34,9 +34,9 @@ std::string style() {
          ".wash{opacity:.3}.band{opacity:.18}"
          ".bg{fill:#fff}.label,.strong{fill:#24292f}.note{fill:#57606a}"
          ".axis{stroke:#57606a}.grid{stroke:#d8dee4}.dashed{stroke-dasharray:4 3}"
-         ".end{font-weight:600}" +
+         ".end{font-weight:600}.on{fill:#fff}" +
          palette_css(light) +
-         "@media(prefers-color-scheme:dark){.bg{fill:#0d1117}.label,.strong{fill:#e6edf3}"
+         "@media(prefers-color-scheme:dark){.bg,.on{fill:#0d1117}.label,.strong{fill:#e6edf3}"
          ".note{fill:#9da7b3}.axis{stroke:#9da7b3}.grid{stroke:#30363d}image{filter:invert(1)}" +
          palette_css(dark) + "}</style>\n";
 }

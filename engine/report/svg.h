@@ -20,7 +20,8 @@ std::string base64(std::string_view bytes);
 double text_width(std::string_view text);
 
 // Elements are appended in painting order. Colours come from classes: s0…s7 the palette (stroke),
-// f0…f7 the same as fill, "axis", "grid", "faint" lines, "label", "strong" text.
+// f0…f7 the same as fill, "axis", "grid", "faint" lines, "label", "strong" text, "on" text that
+// stands on one of f0…f3.
 class Picture {
  public:
   Picture(double width, double height, std::string_view title);

@@ -120,7 +120,7 @@ class Drawing {
       const std::string label = several_stages_ ? str(t.action.stage, ".", t.action.micro_batch)
                                                 : str(t.action.micro_batch);
       if (t.action.micro_batch < 0 || wide < 7.0 * static_cast<double>(label.size()) + 2) continue;
-      picture_.text({from + wide / 2, y(rank) + row_height / 2 + 1}, label, "label", "middle");
+      picture_.text({from + wide / 2, y(rank) + row_height / 2 + 1}, label, "on", "middle");
     }
     char busy[16];
     std::snprintf(busy, sizeof busy, "%.0f %%",

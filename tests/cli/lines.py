@@ -233,8 +233,10 @@ def alignment_is_drawn_over_the_line(root, model, image, text):
     shown = [(float(e.get("width")), float(e.get("height"))) for e in drawn.iter() if e.tag.endswith("}image")]
     line = json.loads(run("transcribe", model, image, "--format", "jsonl", "--picture", picture)[0])
     check(len(shown) == 1 and abs(shown[0][0] / shown[0][1] - line["width"] / line["height"]) < 0.02, shown, line)
-    labels = "".join(e.text for e in drawn.iter() if e.get("class") == "strong")
+    labels = "".join(e.text for e in drawn.iter() if e.get("class") in ("strong", "strong letter"))
     check(labels == text + text.replace(" ", "\u2423"), labels)
+    words = [e.text for e in drawn.iter() if e.get("class") == "label word"]
+    check(words == text.split(), words)
     check("pixels" in [e.text for e in drawn.iter()], "no axis of pixels")
     run("transcribe", model, image, "--picture", root / "alignment.png", code=2, errs="alignment.png' is no name of an SVG file")
     run("transcribe", model, image, "--picture", picture, "--picture-from", 1, code=2, errs="are seconds of recordings")

@@ -149,7 +149,6 @@ def test_what_was_probably_meant():
             (["eval", lines, root / "run"], ["which comes first", f"rondo eval {root}/run {lines}"]),
             (["eval", root / "run", root], [f"'{root}' is a folder with manifests", f"{root}/dev.jsonl, {root}/test.jsonl, {lines}"]),
             (["eval", root / "run", root / "a.wav"], "'rondo transcribe' takes recordings"),
-            (["eval", root / "run", model], "is a model, expected a manifest"),
             (["eval", root / "run", root / "a.png"], "'rondo transcribe' takes images"),
             (["eval", root / "run", root / "pages"], ["is a folder, expected a manifest", "'rondo prepare' writes"]),
             (["eval", root / "run", root / "pages" / "a.xml"], ["is a page (PAGE-XML or ALTO), expected a manifest", "'rondo prepare' writes"]),

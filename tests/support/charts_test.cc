@@ -246,6 +246,38 @@ TEST_CASE("the kept model is marked in both panels", "[charts]") {
   CHECK(count(s, "<line x1=\"481.33\"") >= 2);
 }
 
+TEST_CASE("texts can be read on what they stand on, on light and dark pages", "[charts]") {
+  const std::string s = svg::Picture(10, 10, "").finish();
+  const size_t dark = s.find("@media(prefers-color-scheme:dark)");
+  REQUIRE(dark != std::string::npos);
+  // The relative luminance of what a class is filled with, after WCAG 2.
+  const auto luminance = [](const std::string& style, const std::string& css) {
+    std::smatch colour;
+    const std::regex rule("\\." + css + "(?:,\\.[a-z]+)*\\{fill:#([0-9a-f]+)");
+    if (!std::regex_search(style, colour, rule)) FAIL("no colour of " << css);
+    std::string hex = colour[1];
+    if (hex.size() == 3) hex = {hex[0], hex[0], hex[1], hex[1], hex[2], hex[2]};
+    double sum = 0;
+    const double weights[] = {0.2126, 0.7152, 0.0722};
+    for (size_t i = 0; i < 3; ++i) {
+      const double c = std::stoi(hex.substr(2 * i, 2), nullptr, 16) / 255.0;
+      sum += weights[i] * (c <= 0.03928 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4));
+    }
+    return sum;
+  };
+  for (const std::string& style : {s.substr(0, dark), s.substr(dark)}) {
+    const auto contrast = [&](const std::string& one, const std::string& other) {
+      const double a = luminance(style, one), b = luminance(style, other);
+      return (std::max(a, b) + 0.05) / (std::min(a, b) + 0.05);
+    };
+    for (const char* fill : {"f0", "f1", "f2", "f3"}) {
+      CHECK(contrast("on", fill) > 3.5);
+      CHECK(contrast("bg", fill) > 3.5);  // the values at the ends of curves
+    }
+    for (const char* text : {"label", "note"}) CHECK(contrast("bg", text) > 4.5);
+  }
+}
+
 TEST_CASE("thinning keeps a spike", "[charts]") {
   LearningCurve c;
   c.loss = {series("training", 50000, 1, [](double x) { return x == 31234 ? 9.0 : 1.0; })};
