@@ -1,9 +1,11 @@
 // What a launcher asks of the TCP store: to be missed when it is gone, and to begin anew.
 #include <sys/socket.h>
 
+#include <map>
 #include <thread>
 
 #include "comm/socket.h"
+#include "comm/store/store_protocol.h"
 #include "comm/store/tcp_store.h"
 #include "tests/catch.h"
 
@@ -35,6 +37,36 @@ bool disappears(Store& store, const std::string& key) {
     std::this_thread::sleep_for(1ms);
   }
   return false;
+}
+
+TEST_CASE("The table has as many bytes as its keys and values, however often they are set",
+          "[store]") {
+  StoreTable table(100);
+  std::map<std::string, std::string> kept;
+  uint32_t draw = 1;
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    draw = draw * 1664525 + 1013904223;
+    const std::string key(1 + draw / 65536 % 3, static_cast<char>('a' + draw / 1048576 % 3));
+    const std::string value(draw / 4194304 % 40, 'v');
+    if (draw % 7 == 0) {
+      table.remove(key);
+      kept.erase(key);
+      continue;
+    }
+    std::map<std::string, std::string> then = kept;
+    then[key] = value;
+    size_t bytes = 0;
+    for (const auto& [k, v] : then) bytes += k.size() + v.size();
+    const bool fits = bytes <= 100;
+    const auto status = table.apply({StoreOp::set, 0, 0, {key}, value}, true)->status;
+    CHECK((status == StoreStatus::ok) == fits);
+    if (fits) kept = then;
+    refused += !fits;
+    for (const auto& [k, v] : kept)
+      CHECK(table.apply({StoreOp::get, 0, 0, {k}, ""}, true)->value == v);
+  }
+  CHECK(refused > 100);
 }
 
 TEST_CASE("What is announced is there as long as its client", "[store]") {
