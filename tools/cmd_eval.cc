@@ -30,12 +30,12 @@
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/evaluation/comparison.h"
+#include "tools/evaluation/media.h"
+#include "tools/evaluation/results.h"
 #include "tools/ranks/corpus_ranks.h"
 #include "tools/recognition/decoding.h"
 #include "tools/recognition/ensemble_option.h"
-#include "tools/recognition/eval_comparison.h"
-#include "tools/recognition/eval_media.h"
-#include "tools/recognition/eval_results.h"
 #include "tools/recognition/predictions.h"
 
 namespace rondo {

@@ -1,10 +1,10 @@
-#include "tools/recognition/eval_comparison.h"
+#include "tools/evaluation/comparison.h"
 
 #include <cstdio>
 
 #include "engine/config/config.h"
 #include "kernels/base/error.h"
-#include "tools/recognition/eval_media.h"
+#include "tools/evaluation/media.h"
 
 namespace rondo {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/recognition/eval_media.h"
+#include "tools/evaluation/media.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #include "engine/io/json.h"
 #include "engine/report/evaluation_report.h"
 #include "engine/train/recognition/run_comparison.h"
-#include "tools/recognition/eval_results.h"
+#include "tools/evaluation/results.h"
 
 namespace rondo {
 

@@ -5,7 +5,7 @@
 #include "engine/report/progress.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
-#include "tools/recognition/eval_results.h"
+#include "tools/evaluation/results.h"
 
 namespace rondo {
 namespace {

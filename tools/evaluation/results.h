@@ -16,7 +16,7 @@
 #include "engine/train/recognition/error_analysis.h"
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/recognition/regression_errors.h"
-#include "tools/recognition/eval_media.h"
+#include "tools/evaluation/media.h"
 
 namespace rondo {
 

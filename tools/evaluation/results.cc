@@ -1,5 +1,5 @@
 // What rondo eval says: text and JSON.
-#include "tools/recognition/eval_results.h"
+#include "tools/evaluation/results.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,6 @@
 #include "engine/train/model/open_data.h"
 #include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
-#include "tools/recognition/predictions.h"
 
 namespace rondo {
 namespace {
