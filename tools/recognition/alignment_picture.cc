@@ -14,7 +14,7 @@
 namespace rondo {
 namespace {
 
-constexpr double most_seconds = 20;  // that can be told apart
+constexpr double most_seconds = 60;  // some twenty rows
 
 struct Part {
   int64_t first = 0, end = 0;  // frames
@@ -113,7 +113,7 @@ void add_picture_options(Command& command, PictureOptions* o) {
       .show_default();
   command
       .add_option("--picture-to", o->to,
-                  "second at which it ends; else it shows 20 seconds at most")
+                  "second at which it ends; else it shows 60 seconds at most")
       .range(0.0, 1e7)
       .type_name("FLOAT");
 }
