@@ -74,6 +74,16 @@ TEST_CASE("what is a mark in brackets", "[text]") {
       {"((", ""},
       {"((x)", ""},
       {"[[noise]", "[noise]"},
+      // At the borders: of the text, of words and letters that a mark may have.
+      {"[noise]b", ""},
+      {"b[noise]", ""},
+      {"[noise]b ", ""},
+      {"[noise].", "[noise]"},
+      {".[noise]", "[noise]"},
+      {"[noise][noise]", "[noise][noise]"},
+      {"[one two three four]", "[one_two_three_four]"},
+      {"<abcdefghijklmnopqrstuvwxyzabcdef>", "<abcdefghijklmnopqrstuvwxyzabcdef>"},
+      {"<abcdefghijklmnopqrstuvwxyzabcdefg>", ""},
   };
   for (const auto& [text, marks] : cases) {
     INFO(text);

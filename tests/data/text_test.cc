@@ -380,9 +380,17 @@ TEST_CASE("word and character error rates", "[text]") {
   CHECK(std::isinf(empty.wer()));
   CHECK(percent_text(empty.wer()) == "n/a (empty references)");
   CHECK(percent_text(rate.wer()) == "50.00%");
-  ErrorRate sum = rate;
-  sum += same;
-  CHECK(sum.words().reference == 6);
+  // A sum has everything that its parts have, in any order.
+  for (const auto& [first, second] :
+       {std::pair(rate, same), {same, rate}, {rate, rate}, {empty, rate}}) {
+    ErrorRate sum = first;
+    sum += second;
+    CHECK(sum.words().reference == first.words().reference + second.words().reference);
+    CHECK(sum.words().errors() == first.words().errors() + second.words().errors());
+    CHECK(sum.characters().errors() == first.characters().errors() + second.characters().errors());
+    CHECK(sum.utterances() == first.utterances() + second.utterances());
+    CHECK(sum.wrong_utterances() == first.wrong_utterances() + second.wrong_utterances());
+  }
 }
 
 TEST_CASE("transcripts by rule", "[text]") {

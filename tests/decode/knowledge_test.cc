@@ -366,6 +366,14 @@ TEST_CASE("lexicons and hot words that are wrong name the line", "[lexicon]") {
                                   vocabulary, "l"),
                     Contains("is no word"));
   CHECK_THROWS_WITH(parse_lexicon("\xff a\n", vocabulary, "l"), Contains("l:1: "));
+  // What separates words is in none, though it is a token.
+  const Vocabulary bars({"<blank>", "|", "a", "b"}, {}, "", "test");
+  CHECK(bars.spell("ab") == std::vector<int32_t>{2, 3});
+  for (const char* word : {"|", "a|", "|a", "a|b"}) CHECK_FALSE(bars.spell(word));
+  CHECK_THROWS_WITH(parse_lexicon("a\na|b\n", bars, "l"), Contains("l:2: 'a|b' has no tokens"));
+  CHECK_THROWS_WITH(parse_lexicon("a a | b\n", bars, "l"), Contains("'|' separates words"));
+  CHECK(parse_lexicon("a a |\na\ta b | \n", bars, "l") ==
+        std::vector<Spelling>{{"a", {2}}, {"a", {2, 3}}});
   const auto hot = parse_hot_words("new york\nab\t-2.5\n", 7, "h");
   CHECK(hot == std::vector<HotWord>{{"new york", 7}, {"ab", -2.5}});
   // A weight is that of its line; empty lines, lines twice and several spaces.

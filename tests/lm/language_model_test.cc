@@ -326,6 +326,25 @@ TEST_CASE("ARPA files of other programs' spelling score equally", "[lm]") {
   }
 }
 
+TEST_CASE("the unknown word may stand in any n-gram, by either name", "[lm]") {
+  const std::string lower =
+      "\\data\\\nngram 1=4\nngram 2=2\nngram 3=1\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n-2\t<unk>\t"
+      "-0.25\n-0.5\ta\t-1\n\\2-grams:\n-0.125\ta <unk>\t-2\n-0.75\t<unk> a\n\\3-grams:\n"
+      "-0.0625\ta <unk> </s>\n\\end\\\n";
+  std::string upper = lower;
+  for (size_t at = 0; (at = upper.find("<unk>", at)) != std::string::npos;)
+    upper.replace(at, 5, "<UNK>");
+  for (const std::string& spelled : {lower, upper}) {
+    const LanguageModel m = LanguageModel::parse(spelled, "m.arpa");
+    LanguageModel::State state = m.empty_context();
+    CHECK(m.score(state, m.word("nobody"), state) == -2);
+    CHECK(m.score(state, m.word("a"), state) == -0.75);
+    CHECK(m.score(state, m.word("somebody"), state) == -0.125);
+    CHECK(m.end_score(state) == -0.0625);
+    CHECK(m.score(state, m.word("else"), state) == -2 - 0.25 - 2);
+  }
+}
+
 TEST_CASE("-inf counts as -99, wherever it stands", "[lm]") {
   LanguageModel::State next;
   const auto score = [&](const std::string& from, const std::string& to, const char* context,
