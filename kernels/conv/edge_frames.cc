@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-bool edge_frames_grad_accepts(const Context&, const void* args) {
+[[maybe_unused]] bool edge_frames_grad_accepts(const Context&, const void* args) {
   if (!args) return true;
   const auto& a = *static_cast<const EdgeFramesGradArgs*>(args);
   return (a.dtail ? a.dtail : a.dhead).dtype != DType::f64;
