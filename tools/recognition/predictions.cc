@@ -11,6 +11,7 @@
 #include "engine/decode/transcript/transcript_formats.h"
 #include "engine/io/file.h"
 #include "engine/train/model/model_file.h"
+#include "engine/train/recognition/evaluation.h"
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"
 
@@ -133,10 +134,6 @@ Json tokens_json(std::span<const TimedText::Token> tokens) {
                                  {"probability", t.probability}}));
   }
   return list;
-}
-
-Json class_json(std::span<const std::string> classes, int64_t index) {
-  return classes.empty() ? Json(index) : Json(class_text(classes, index));
 }
 
 Json prediction_json(Task task, const ModelInput& input, const Prediction& p,

@@ -53,9 +53,6 @@ void write_subtitles(const PredictionStyle& style, const ModelInput& input,
 // A list of { text, begin, end, probability }.
 Json tokens_json(std::span<const TimedText::Token> tokens);
 
-// A class by its name or, where they have none (`classes` is empty), its number.
-Json class_json(std::span<const std::string> classes, int64_t index);
-
 // What jsonl writes.
 Json prediction_json(Task task, const ModelInput& input, const Prediction& prediction,
                      const InputExtent& extent);

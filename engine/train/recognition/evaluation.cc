@@ -86,6 +86,10 @@ std::string names_of(const ManifestDataset& data, std::span<const int64_t> utter
   return text;
 }
 
+Json class_json(std::span<const std::string> classes, int64_t index) {
+  return classes.empty() ? Json(index) : Json(class_text(classes, index));
+}
+
 std::string loss_text(double loss) {
   if (std::isnan(loss)) return "n/a";
   char text[32];

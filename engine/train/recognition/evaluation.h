@@ -10,6 +10,7 @@
 #include "engine/data/batch.h"
 #include "engine/data/dataset.h"
 #include "engine/decode/decoder.h"
+#include "engine/io/json.h"
 #include "engine/io/score.h"
 #include "engine/session.h"
 #include "engine/text/alphabet.h"
@@ -45,6 +46,9 @@ struct Hypothesis {
   std::span<const float> scores;  // [output_frames, classes] logits; valid during the callback
   double loss = 0;
 };
+
+// A class by its name or, where they have none (`classes` is empty), its number.
+Json class_json(std::span<const std::string> classes, int64_t index);
 
 // "0.1234"; "n/a" for NaN, which a loss over no utterances is.
 std::string loss_text(double loss);
