@@ -77,7 +77,14 @@ TEST_CASE("what no token stands for is named, left out, or anything") {
   o.unspellable = UnspellableText::wildcard;
   CHECK(spellings_of(TextSpeller(v, o).spell("aqqb 12", "text")) ==
         Spellings{{{a, wildcard_label, b}}, {{space}}, {{wildcard_label}}});
+  // What separates words stands for nothing within one.
+  const Vocabulary bars({"<blank>", "|", "a", "b"}, {}, "", "bars");
+  CHECK(spellings_of(TextSpeller(bars, o).spell("a|b a", "text")) ==
+        Spellings{{{2, wildcard_label, 3}}, {{1}}, {{2}}});
+  CHECK_THROWS_WITH(TextSpeller(bars, {}).spell("a|b ||", "talk.txt"),
+                    Equals("talk.txt: no token of the model stands for '|' (U+007C) 3 times"));
   o.unspellable = UnspellableText::skip;
+  CHECK(spellings_of(TextSpeller(bars, o).spell("|a|b| |", "text")) == Spellings{{{2, 3}}});
   CHECK_THROWS_WITH(TextSpeller(v, o).spell("12 -", "talk.txt"),
                     Equals("talk.txt: holds no word that could be aligned"));
   CHECK_THROWS_WITH(TextSpeller(v, {}).spell("a \xff", "talk.txt"), Contains("talk.txt: "));
