@@ -356,24 +356,43 @@ std::vector<bool> improve(const Line& line, const std::vector<size_t>& stretches
   }
 }
 
-// Tries all levels of the neutral characters in a stretch, unless there are too many. Whether some
-// are right.
+// How many levels in a stretch are wrong, and the first of them.
+std::pair<size_t, size_t> wrong_levels(const Line& line, size_t first, size_t end,
+                                       const Levels& levels) {
+  const Levels shown = shown_by(line, levels);
+  std::pair<size_t, size_t> wrong{0, end};
+  for (size_t i = end; i-- > first;) {
+    if (shown[i] != levels[i]) wrong = {wrong.first + 1, i};
+  }
+  return wrong;
+}
+
+// Tries all levels of the neutral characters in a stretch, of many those about the first that is
+// wrong, and again as long as fewer are wrong. Whether none is.
 bool try_all(const Line& line, size_t first, size_t end, Levels& levels) {
   constexpr size_t most = 8;
   std::vector<size_t> neutral;
   for (size_t i = first; i < end; ++i) {
     if (!is_strong(line[i].kind) && !is_number(line[i].kind)) neutral.push_back(i);
   }
-  if (neutral.size() > most) return false;
-  for (size_t choice = 0; choice >> neutral.size() == 0; ++choice) {
-    for (size_t n = 0; n < neutral.size(); ++n) levels[neutral[n]] = (choice >> n & 1) != 0;
-    const Levels shown = shown_by(line, levels);
-    const auto begin = static_cast<ptrdiff_t>(first);
-    if (std::equal(shown.begin() + begin, shown.begin() + static_cast<ptrdiff_t>(end),
-                   levels.begin() + begin))
-      return true;
+  for (auto wrong = wrong_levels(line, first, end, levels); wrong.first > 0;) {
+    const auto at = std::lower_bound(neutral.begin(), neutral.end(), wrong.second);
+    const size_t count = std::min(neutral.size(), most);
+    const auto before = std::min(static_cast<size_t>(at - neutral.begin()), count / 2);
+    const size_t begin =
+        std::min(static_cast<size_t>(at - neutral.begin()) - before, neutral.size() - count);
+    std::pair<size_t, size_t> least = wrong;
+    Levels best = levels, tried = levels;
+    for (size_t choice = 0; choice >> count == 0 && least.first > 0; ++choice) {
+      for (size_t n = 0; n < count; ++n) tried[neutral[begin + n]] = (choice >> n & 1) != 0;
+      const auto now = wrong_levels(line, first, end, tried);
+      if (now.first < least.first) least = now, best = tried;
+    }
+    if (least.first == wrong.first) return false;
+    wrong = least;
+    levels = best;
   }
-  return false;
+  return true;
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ namespace rondo {
 // Where the characters that are met one after the other stand in the text: a permutation.
 std::vector<size_t> leftward_order(std::span<const char32_t> text);
 // The way back. Where the characters of a text stand among those that are met: the leftward order
-// of that text is `met`, if that of any text is.
+// of that text is `met`, if that of any text is. Between two letters written leftwards such a text
+// is found for sure where at most eight characters are neither letters nor digits; among more signs
+// and brackets it may be missed.
 std::vector<size_t> logical_order(std::span<const char32_t> met);
 
 std::string in_leftward_order(std::string_view text);
