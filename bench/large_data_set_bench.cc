@@ -94,9 +94,9 @@ void run(int64_t n) {
     std::optional<Manifest> manifest;
     time_step("read the manifest", n, [&] { manifest = read_manifest(corpus.manifest); });
     const LengthCache lengths(corpus.manifest + ".lengths", reader);
-    options.lengths = &lengths;
+    const MediaReaders readers(&reader, nullptr, &lengths);
     std::optional<ManifestDataset> data;
-    time_step(name, n, [&] { data.emplace(std::move(*manifest), options, &reader, &alphabet); });
+    time_step(name, n, [&] { data.emplace(std::move(*manifest), options, readers, &alphabet); });
     manifest.reset();
     lengths.save();
     time_step("divide an epoch into batches", n, [&] {

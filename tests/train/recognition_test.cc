@@ -216,7 +216,7 @@ TEST_CASE(
   c.optimizer.learning_rate = 0.5;
   const ObservedRun run = observe(c, ModelSizes{9, 3});
   bool some = false;
-  for (const Json& v : log_events(run.directory, "validation")) {
+  for (const test::Json& v : log_events(run.directory, "validation")) {
     const Weights& w = run.weights.at(v.at("step").get<size_t>());
     double wrong = 0, loss = 0;
     for (size_t i = 0; i < 9; ++i) {
