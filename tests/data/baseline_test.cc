@@ -120,7 +120,7 @@ GreyImage numbered(int32_t width, int32_t height) {
 
 }  // namespace
 
-TEST_CASE("text along a curve becomes as it was before it was bent", "[baseline]") {
+TEST_CASE("text along a curve becomes as it was before it was bent", "[baseline][slow]") {
   // A mean difference of 200 would be ink for paper everywhere. Half a pixel of shift at the edges
   // of these strokes makes 8; lines that have nothing in common differ by 14 and more.
   constexpr double close = 5, far = 12;

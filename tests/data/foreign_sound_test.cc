@@ -129,7 +129,7 @@ TEST_CASE("what ffmpeg cannot decode is an error with the cause", "[foreign]") {
   ::setenv("PATH", path.c_str(), 1);
 }
 
-TEST_CASE("a program that prints without end, or nothing for ever, is ended", "[foreign]") {
+TEST_CASE("a program that prints without end, or nothing for ever, is ended", "[foreign][slow]") {
   const StandIn programs;
   const auto is_gone = [&] {
     const std::string pid = data::read_regular_file(programs.folder.path("pid"));

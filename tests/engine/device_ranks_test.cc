@@ -53,7 +53,7 @@ std::vector<float> trained_alone(int ranks, int steps) {
 }  // namespace
 
 TEST_CASE("the order of streams holds: simulated devices give the same bits for every interleaving",
-          "[device_ranks]") {
+          "[device_ranks][slow]") {
   constexpr int steps = 3;
   for (int ranks : {2, 3}) {
     const std::vector<float> alone = trained_alone(ranks, steps);

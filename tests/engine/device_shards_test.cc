@@ -134,7 +134,7 @@ std::vector<Round> sharded_rounds(const ModelFunction& model, const std::vector<
 }  // namespace
 
 TEST_CASE("shards on simulated devices: losses bit for bit, gradients but for the order of sums",
-          "[device_shards]") {
+          "[device_shards][slow]") {
   const LogSpace same_arithmetic;
   for (const DType compute : {DType::f32, DType::bf16}) {
     for (const ModelFunction& model :

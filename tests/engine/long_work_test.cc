@@ -43,7 +43,8 @@ std::vector<std::string> outcomes(int busy, const std::function<void(const Ranks
 
 }  // namespace
 
-TEST_CASE("ranks wait for one that works longer than ranks wait for each other", "[long work]") {
+TEST_CASE("ranks wait for one that works longer than ranks wait for each other",
+          "[long work][slow]") {
   std::vector<std::string> all[3];
   std::vector<std::thread> worlds;
   for (int busy = 0; busy < 3; ++busy) {
@@ -66,7 +67,7 @@ TEST_CASE("what went wrong in long work is told to all ranks", "[long work]") {
   CHECK(all[2] == all[0]);
 }
 
-TEST_CASE("a rank that says nothing is named", "[long work]") {
+TEST_CASE("a rank that says nothing is named", "[long work][slow]") {
   for (const int silent : {0, 2}) {
     CAPTURE(silent);
     const auto all =

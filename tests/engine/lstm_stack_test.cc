@@ -184,7 +184,8 @@ TEST_CASE("stacks: gradients from the top, those of weights behind them") {
   }
 }
 
-TEST_CASE("simulated GPU: layers of a stack at once give the bits of one after the other") {
+TEST_CASE("simulated GPU: layers of a stack at once give the bits of one after the other",
+          "[slow]") {
   for (DType compute : {DType::f32, DType::bf16}) {
     const Preferred forward("lstm_forward", "cluster_split");
     const Preferred backward("lstm_backward", "cluster_split");

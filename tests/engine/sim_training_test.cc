@@ -222,7 +222,7 @@ TEST_CASE("simulated GPU: a classifier and a regressor train as on the CPU") {
   train_side_by_side(regressor, 1, DType::f32, OptimizerOptions::sgd);
 }
 
-TEST_CASE("simulated GPU: a CTC model trains through every variant of the LSTM") {
+TEST_CASE("simulated GPU: a CTC model trains through every variant of the LSTM", "[slow]") {
 #if defined(__SANITIZE_THREAD__)
   WARN(
       "skipped under the thread sanitizer, which takes gigabytes and an hour for so many GPU "

@@ -77,7 +77,7 @@ TEST_CASE("damaged inputs are refused with InputError, never worse", "[fuzz]") {
   }
 }
 
-TEST_CASE("much of one thing, nested or not, is refused or read, and soon", "[fuzz]") {
+TEST_CASE("much of one thing, nested or not, is refused or read, and soon", "[fuzz][slow]") {
   constexpr size_t much_of_it = size_t{1} << 18;  // what takes quadratic time takes a minute
   const std::string nothing(1, '\0');
   for (const FuzzTarget& target : fuzz_targets()) {

@@ -184,7 +184,7 @@ double hidden_by_sleep(SumsAt at, int64_t bucket_bytes, const std::function<bool
   return found;
 }
 
-TEST_CASE("communication hides behind the backward pass", "[buckets]") {
+TEST_CASE("communication hides behind the backward pass", "[buckets][slow]") {
   for (SumsAt at : {SumsAt::everywhere, SumsAt::own_blocks}) {
     CHECK(hidden_by_sleep(at, 16384, [](double share) { return share >= 0.8; }) <= 1);
   }

@@ -179,7 +179,7 @@ TEST_CASE("another metric begins with what the best model has by it, and counts 
   CHECK(validated.best_metric == 0.2);
 }
 
-TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for") {
+TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for", "[slow]") {
   const TrainingCorpus corpus(24, 12);
   // Where every third reference is wrong, the loss rises as soon as the model is sure of what it
   // writes, and the rates go on falling.

@@ -81,7 +81,8 @@ std::string cause_of(const RankOutcome& outcome) {
 
 }  // namespace
 
-TEST_CASE("simulated devices that share sequences end as one does, but for the order of sums") {
+TEST_CASE("simulated devices that share sequences end as one does, but for the order of sums",
+          "[slow]") {
   const LogSpace same_arithmetic;
   const TrainingCorpus corpus(60, 2);
   constexpr int64_t steps = 6;
@@ -106,7 +107,7 @@ TEST_CASE("simulated devices that share sequences end as one does, but for the o
   CHECK(distance(stored(newest(moved.training.checkpoint_dir), ""), one) <= 2e-4);
 }
 
-TEST_CASE("stages over simulated devices that share sequences end as one device does") {
+TEST_CASE("stages over simulated devices that share sequences end as one device does", "[slow]") {
   const LogSpace same_arithmetic;
   const TrainingCorpus corpus(60, 2);
   constexpr int64_t steps = 4;
@@ -126,7 +127,7 @@ TEST_CASE("stages over simulated devices that share sequences end as one device 
   CHECK(staged("zero_bubble", ScheduleKind::zero_bubble, true) <= 2 * control);
 }
 
-TEST_CASE("data that one shard's device cannot get end all of them with the cause") {
+TEST_CASE("data that one shard's device cannot get end all of them with the cause", "[slow]") {
   for (int pipeline : {1, 2}) {
     TrainingCorpus corpus(40, 2);
     Config c = shards_config(corpus, "unreadable", 2, 0);
@@ -146,7 +147,7 @@ TEST_CASE("an update of simulated devices that share sequences is drawn with its
   CHECK_THAT(bytes_of(picture), Contains("2 shards of each sequence"));
 }
 
-TEST_CASE("training in chunks on a simulated device is that on a cpu") {
+TEST_CASE("training in chunks on a simulated device is that on a cpu", "[slow]") {
   const TrainingCorpus corpus(40, 9);
   const auto config = [&](const std::string& name, int frames) {
     Config c = corpus.config(name);

@@ -110,7 +110,7 @@ Interference regroups_after(int updates) {
 
 }  // namespace
 
-TEST_CASE("ranks that are left go on from memory, wherever one was lost") {
+TEST_CASE("ranks that are left go on from memory, wherever one was lost", "[slow]") {
   const TrainingCorpus corpus(60, 9);
   const Config whole = config_of(corpus, "whole");
   require_success(train_on(1, whole));

@@ -104,7 +104,7 @@ void check_patience(const Config& c) {
 
 }  // namespace
 
-TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipelines]") {
+TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipelines][slow]") {
   const rondo::test::WideCtc same_arithmetic;  // as of shards of sequences
   const TrainingCorpus corpus(60, 5);
   const Config alone = config(corpus, "alone");
@@ -156,7 +156,8 @@ TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipeline
 }
 
 // One loop trains them all, so what it offers is offered to pipelines.
-TEST_CASE("pipelines validate, average, reduce the rate and stop as one rank does", "[pipelines]") {
+TEST_CASE("pipelines validate, average, reduce the rate and stop as one rank does",
+          "[pipelines][slow]") {
   const TrainingCorpus corpus(60, 9);
   const auto features = [&](const std::string& name, double rate) {
     Config c = config(corpus, name, 60);

@@ -248,7 +248,7 @@ TEST_CASE("a checkpoint without what the optimizer keeps is refused by the name 
   }
 }
 
-TEST_CASE("more epochs: the jump of the learning rate is named, and can be chosen away") {
+TEST_CASE("more epochs: the jump of the learning rate is named, and can be chosen away", "[slow]") {
   const ColumnCorpus corpus;
   Config c = corpus.config("first");
   c.data.sorta_grad = false;

@@ -31,7 +31,7 @@ void check_chunks(const Config& whole, const Config& large, const Config& small)
 
 }  // namespace
 
-TEST_CASE("ranks that share sequences end as one rank does, but for the order of sums") {
+TEST_CASE("ranks that share sequences end as one rank does, but for the order of sums", "[slow]") {
   const WideCtc same_arithmetic;
   const TrainingCorpus corpus(160, 2);
   const auto trained = [&](const std::string& name, int ranks, int shards, int parts,

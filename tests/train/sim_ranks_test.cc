@@ -78,7 +78,7 @@ TEST_CASE("ranks on simulated GPUs train as ranks on CPUs do, and go on where th
   CHECK(trained(2, DeviceKind::sim, config("parts", 6), StartFrom::checkpoint) == sim);
 }
 
-TEST_CASE("world_invariant: the same bits from any number of simulated GPUs") {
+TEST_CASE("world_invariant: the same bits from any number of simulated GPUs", "[slow]") {
   const TrainingCorpus corpus(40, 3);
   const auto config = [&](const std::string& name) {
     Config c = sim_config(corpus, name, 5);
@@ -95,7 +95,7 @@ TEST_CASE("world_invariant: the same bits from any number of simulated GPUs") {
   CHECK(greatest_difference(one, trained(1, DeviceKind::cpu, config("cpu"))) <= 2e-4);
 }
 
-TEST_CASE("a divided optimizer gives simulated GPUs the bits of a whole one") {
+TEST_CASE("a divided optimizer gives simulated GPUs the bits of a whole one", "[slow]") {
   const TrainingCorpus corpus(40, 3);
   const auto config = [&](const std::string& name, int64_t steps, bool divided) {
     Config c = sim_config(corpus, name, steps);
@@ -144,7 +144,7 @@ TEST_CASE("bad data on one rank stop all simulated GPUs after the last good upda
   }
 }
 
-TEST_CASE("pipelines over simulated devices in one process train as one device does") {
+TEST_CASE("pipelines over simulated devices in one process train as one device does", "[slow]") {
   const TrainingCorpus corpus(40, 3);
   const auto config = [&](const std::string& name, int pipeline, int data, int64_t steps) {
     Config c = sim_config(corpus, name, steps);

@@ -40,7 +40,7 @@ TEST_CASE("the first of a kind is never given up", "[stop]") {
 }
 
 TEST_CASE("after a stop the patience is three times the longest, and the least at least",
-          "[stop]") {
+          "[stop][slow]") {
   Watched w;
   w.longest = 1ms;
   w.told = true;
@@ -54,7 +54,7 @@ TEST_CASE("after a stop the patience is three times the longest, and the least a
   CHECK_FALSE(longer.within(700ms));
 }
 
-TEST_CASE("the patience begins anew with what is watched, and ends with it", "[stop]") {
+TEST_CASE("the patience begins anew with what is watched, and ends with it", "[stop][slow]") {
   Watched w;
   w.told = true;
   for (int i = 0; i < 8 && !w.gave_up; ++i) {

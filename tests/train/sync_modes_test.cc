@@ -119,7 +119,7 @@ TEST_CASE("ranks that draw their own batches share out each epoch") {
   CHECK(most - fewest <= 3);
 }
 
-TEST_CASE("a model learns, in each mode") {
+TEST_CASE("a model learns, in each mode", "[slow]") {
   const TrainingCorpus corpus(120, 24);
   for (Sync sync : {Sync::step, Sync::async}) {
     Config c = config_of(corpus, str("run", static_cast<int>(sync)), sync, 4);

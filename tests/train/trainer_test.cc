@@ -87,7 +87,7 @@ class Tones final : public AudioReader {
 }  // namespace
 
 TEST_CASE("a trained model writes nothing for digital silence and for no sound at all",
-          "[trainer]") {
+          "[trainer][slow]") {
   const TemporaryFolder folder;
   for (const char* part : {"train", "dev"}) {
     std::string manifest;

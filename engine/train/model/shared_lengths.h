@@ -1,8 +1,8 @@
 // The lengths of recordings, which ranks find together: each opens the headers of a part.
 //
 //   SharedLengths lengths(reader);
-//   lengths.look_at(manifest, ranks, threads);  // on each rank by itself, of any number of
-//   manifests lengths.exchange(ranks);                    // on all ranks
+//   lengths.look_at(manifest, ranks, threads);  // each rank by itself; of several manifests, too
+//   lengths.exchange(ranks);                    // all ranks together
 //
 // Then info() answers for all, with the error where a rank found one; what nobody has looked at,
 // the reader is asked for. So ranks whose manifests differ get what theirs list.
