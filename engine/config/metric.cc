@@ -1,9 +1,8 @@
 #include "engine/config/metric.h"
 
-#include <cstdio>
-
 #include "engine/text/error_rate.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 
@@ -37,13 +36,8 @@ std::string title_of(Metric metric) {
 std::string metric_text(Metric metric, double value) {
   const bool of_texts = metric == Metric::cer || metric == Metric::wer;
   if (of_texts) return title_of(metric) + " " + percent_text(value);
-  char text[64];
-  if (metric == Metric::error) {
-    std::snprintf(text, sizeof text, "error %.2f%%", 100 * value);
-  } else {
-    std::snprintf(text, sizeof text, "loss %.4g", value);
-  }
-  return text;
+  if (metric == Metric::error) return "error " + fixed_text(100 * value, 2) + "%";
+  return "loss " + short_text(value, 4);
 }
 
 Metric usual_metric(Task task) {

@@ -13,6 +13,7 @@ struct TomlAssertion {};
 #include <cmath>
 #include <cstdint>  // which toml++ 3.4 forgets
 #include <filesystem>
+#include <locale>
 #include <map>
 #include <sstream>
 
@@ -45,7 +46,7 @@ struct TomlAssertion {};
 #include "engine/io/json.h"
 #include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
-#include "kernels/base/nearest.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -77,6 +78,7 @@ std::string value_text(const toml::node& node) {
     return "[" + text + "]";
   }
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   node.visit([&](const auto& n) { out << n; });
   return std::move(out).str();
 }

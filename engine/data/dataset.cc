@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <locale>
 #include <sstream>
 
 #include "engine/data/features/feature_file.h"
@@ -61,6 +62,7 @@ const char* name_of(DatasetProblem::Kind kind) {
 std::string summarize(const std::vector<DatasetProblem>& problems, int64_t all,
                       std::string_view noun, const std::string& manifest, size_t limit) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out << manifest << ": " << problems.size() << " of " << all << " " << noun << "s cannot be used";
   const char* separator = ": ";
   for (Kind kind : {Kind::unreadable, Kind::text, Kind::too_short, Kind::too_long, Kind::target}) {

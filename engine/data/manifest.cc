@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -303,8 +303,7 @@ std::string ManifestEntry::name() const {
     const Json* id = fields.find("id");
     if (id && id->is_string()) return id->get<std::string>();
   }
-  char seconds[32] = "";
-  if (offset > 0) std::snprintf(seconds, sizeof seconds, ":%.6g", offset);
+  const std::string seconds = offset > 0 ? str(":", short_text(offset, 6)) : "";
   std::string place = file().is_whole() ? "" : str(":", first_byte);
   if (!region.is_whole()) place += str(":", region.bounds().left, ",", region.bounds().top);
   if (channel) place += str(":channel", *channel);

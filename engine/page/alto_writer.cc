@@ -1,5 +1,4 @@
 // ALTO 4 (https://www.loc.gov/standards/alto/v4/), or the ALTO file that a page is from.
-#include <cstdio>
 #include <pugixml.hpp>
 #include <string>
 #include <string_view>
@@ -8,6 +7,7 @@
 #include "engine/page/xml.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -19,11 +19,7 @@ class AltoText {
 
   void place(pugi::xml_node node, const ImageBox& shown) const {
     const page::FileBox b = page::in_units_of_file(page_, shown);
-    const auto number = [](double value) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.6g", value);
-      return std::string(text);
-    };
+    const auto number = [](double value) { return short_text(value, 6); };
     page::set(node, "HPOS", number(b.left));
     page::set(node, "VPOS", number(b.top));
     page::set(node, "WIDTH", number(b.width));

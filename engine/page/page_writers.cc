@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 #include <pugixml.hpp>
 #include <set>
@@ -14,6 +13,7 @@
 #include "engine/text/characters.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace page {
@@ -87,9 +87,7 @@ double confidence_of(const std::vector<ReadCharacter>& word) {
 }
 
 std::string confidence_text(double confidence, double scale) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", scale * std::clamp(confidence, 0.0, 1.0));
-  return text;
+  return short_text(scale * std::clamp(confidence, 0.0, 1.0), 4);
 }
 
 FileBox in_units_of_file(const PageFile& page, const ImageBox& shown) {

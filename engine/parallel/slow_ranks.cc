@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <limits>
+
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 
@@ -38,10 +40,8 @@ std::string SlowRanks::add(const std::vector<double>& seconds, const std::vector
   std::nth_element(sums.begin(), middle, sums.end());
   if (!(own >= 2 * *middle && own >= *middle + 0.02) || now - told_at_[rank] < 60) return {};
   told_at_[rank] = now;
-  char text[160];
-  std::snprintf(text, sizeof text, "rank %zu is slow: %.2f s per update, the others %.2f s%s", rank,
-                own, *middle, waits_for_data ? "; it waits for its data" : "");
-  return text;
+  return str("rank ", rank, " is slow: ", fixed_text(own, 2), " s per update, the others ",
+             fixed_text(*middle, 2), " s", waits_for_data ? "; it waits for its data" : "");
 }
 
 }  // namespace rondo

@@ -1,19 +1,18 @@
 #include <cmath>
-#include <cstdio>
 
 #include "engine/report/html.h"
 #include "engine/report/progress.h"
 #include "engine/report/report_parts.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo::report {
 namespace {
 
 // In percentage points, with its sign.
 std::string points(double difference) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.2f", 100 * difference);
-  return text;
+  const std::string text = fixed_text(100 * difference, 2);
+  return text.starts_with('-') ? text : "+" + text;
 }
 
 std::string verdict(const Interval& difference) {

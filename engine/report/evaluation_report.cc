@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/report/html.h"
 #include "engine/report/progress.h"
 #include "engine/report/report_parts.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo::report {
 namespace {
@@ -61,9 +61,7 @@ std::string rate_figure(std::string_view name, std::string_view noun, const Coun
 
 std::string bar_cell(double value, double greatest) {
   const double width = greatest > 0 ? 100 * std::clamp(value / greatest, 0.0, 1.0) : 0;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", width);
-  return str("<td class=\"bar\"><i style=\"width:", text, "%\"></i></td>");
+  return str("<td class=\"bar\"><i style=\"width:", fixed_text(width, 1), "%\"></i></td>");
 }
 
 // Which of the two rates a table is about.
@@ -234,18 +232,14 @@ std::string classification_sections(const Classification& c) {
 std::string numbers_text(const std::vector<float>& values) {
   std::string s;
   for (size_t i = 0; i < std::min(values.size(), most_numbers); ++i) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.4g", static_cast<double>(values[i]));
-    s += str(i ? ", " : "", text);
+    s += str(i ? ", " : "", short_text(static_cast<double>(values[i]), 4));
   }
   return values.size() > most_numbers ? s + ", …" : s;
 }
 
 std::string loss_text(double loss) {
   if (std::isnan(loss)) return "n/a";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", loss);
-  return text;
+  return short_text(loss, 4);
 }
 
 std::string regression_sections(const Regression& r, const std::string& noun) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -20,9 +21,7 @@ constexpr double redraw_seconds = 0.1;
 constexpr int longest_bar = 30;
 
 std::string fixed(double x, int digits) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, std::abs(x) < 1e6 ? "%.*f" : "%.*g", digits, x);
-  return buffer;
+  return std::abs(x) < 1e6 ? fixed_text(x, digits) : short_text(x, digits);
 }
 
 std::string variable(const char* name) {

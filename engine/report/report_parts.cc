@@ -1,20 +1,16 @@
 #include "engine/report/report_parts.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "engine/report/html.h"
 #include "engine/report/progress.h"
 #include "engine/report/svg.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo::report {
 
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f%%", 100 * share);
-  return text;
-}
+std::string percent(double share) { return fixed_text(100 * share, 2) + "%"; }
 
 double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo::svg {
 namespace {
@@ -146,9 +146,7 @@ double text_width(std::string_view text) {
 }
 
 std::string number(double x) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.2f", x);
-  std::string s = buffer;
+  std::string s = fixed_text(x, 2);
   while (s.back() == '0') s.pop_back();
   if (s.back() == '.') s.pop_back();
   if (s == "-0") s.erase(0, 1);
@@ -272,16 +270,10 @@ double log_tick_below(double value) {
 }
 
 std::string tick_text(double value, double step) {
-  char buffer[64];
-  if (std::abs(value) >= 1e6 && std::fmod(value, 1e5) == 0) {
-    std::snprintf(buffer, sizeof buffer, "%gM", value / 1e6);
-  } else if (std::abs(value) >= 1e4 && std::fmod(value, 100) == 0) {
-    std::snprintf(buffer, sizeof buffer, "%gk", value / 1e3);
-  } else {
-    const int digits = step >= 1 ? 0 : static_cast<int>(std::ceil(-std::log10(step) - 1e-9));
-    std::snprintf(buffer, sizeof buffer, "%.*f", std::min(digits, 9), value);
-  }
-  return buffer;
+  if (std::abs(value) >= 1e6 && std::fmod(value, 1e5) == 0) return short_text(value / 1e6, 6) + "M";
+  if (std::abs(value) >= 1e4 && std::fmod(value, 100) == 0) return short_text(value / 1e3, 6) + "k";
+  const int digits = step >= 1 ? 0 : static_cast<int>(std::ceil(-std::log10(step) - 1e-9));
+  return fixed_text(value, std::min(digits, 9));
 }
 
 }  // namespace rondo::svg

@@ -1,13 +1,13 @@
 #include "engine/report/timeline.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <sstream>
 #include <tuple>
 
 #include "engine/report/svg.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -122,9 +122,8 @@ class Drawing {
       if (t.action.micro_batch < 0 || wide < 7.0 * static_cast<double>(label.size()) + 2) continue;
       picture_.text({from + wide / 2, y(rank) + row_height / 2 + 1}, label, "on", "middle");
     }
-    char busy[16];
-    std::snprintf(busy, sizeof busy, "%.0f %%",
-                  100 * (1 - timeline_.bubble(static_cast<int>(rank))));
+    const std::string busy =
+        fixed_text(100 * (1 - timeline_.bubble(static_cast<int>(rank))), 0) + " %";
     picture_.text({width - right + 8, y(rank) + row_height / 2 + 4}, busy, "label");
   }
 
@@ -173,10 +172,8 @@ std::string timeline_svg(const PipelineTimeline& timeline, int ranks_per_pipelin
 std::string timeline_text(const std::vector<TimedAction>& actions) {
   std::string text;
   for (const TimedAction& t : actions) {
-    char line[160];
-    std::snprintf(line, sizeof line, "%d %d %d %d %.9f %.9f\n", static_cast<int>(t.action.kind),
-                  t.action.stage, t.action.micro_batch, t.action.peer, t.start, t.end);
-    text += line;
+    text += str(static_cast<int>(t.action.kind), " ", t.action.stage, " ", t.action.micro_batch,
+                " ", t.action.peer, " ", fixed_text(t.start, 9), " ", fixed_text(t.end, 9), "\n");
   }
   return text;
 }

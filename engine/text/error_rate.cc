@@ -1,12 +1,12 @@
 #include "engine/text/error_rate.h"
 
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <vector>
 
 #include "engine/text/characters.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -62,9 +62,7 @@ EditCounts align(std::span<const T> reference, std::span<const T> hypothesis) {
 
 std::string percent_text(double rate) {
   if (std::isinf(rate)) return "n/a (empty references)";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f%%", 100 * rate);
-  return text;
+  return fixed_text(100 * rate, 2) + "%";
 }
 
 double EditCounts::rate() const {

@@ -10,7 +10,7 @@
 
 #include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
-#include "kernels/base/nearest.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {

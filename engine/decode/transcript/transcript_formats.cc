@@ -7,6 +7,7 @@
 
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -15,12 +16,6 @@ using Token = Transcript::Token;
 
 const std::vector<Token>& words_of(const Transcript& t) {
   return t.words.empty() ? t.characters : t.words;
-}
-
-std::string number(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
 }
 
 std::string without_spaces(std::string_view text) {
@@ -41,9 +36,10 @@ void add_tier(std::string& out, int place, const char* name, const std::vector<T
   std::string intervals;
   size_t count = 0;
   const auto add = [&](double begin, double end, std::string_view text) {
-    intervals += str("        intervals [", ++count, "]:\n            xmin = ", number(begin, 4),
-                     " \n            xmax = ", number(end, 4),
-                     " \n            text = ", quoted(text), " \n");
+    intervals +=
+        str("        intervals [", ++count, "]:\n            xmin = ", fixed_text(begin, 4),
+            " \n            xmax = ", fixed_text(end, 4), " \n            text = ", quoted(text),
+            " \n");
   };
   double at = 0;
   for (const Token& t : tokens) {
@@ -53,7 +49,7 @@ void add_tier(std::string& out, int place, const char* name, const std::vector<T
   }
   if (seconds > at) add(at, seconds, "");
   out += str("    item [", place, "]:\n        class = \"IntervalTier\" \n        name = \"", name,
-             "\" \n        xmin = 0 \n        xmax = ", number(seconds, 4),
+             "\" \n        xmin = 0 \n        xmax = ", fixed_text(seconds, 4),
              " \n        intervals: size = ", count, " \n", intervals);
 }
 
@@ -148,8 +144,8 @@ std::string to_ctm(const Transcript& t, std::string_view utterance) {
   const std::string name = without_spaces(utterance);
   std::string out;
   for (const Token& w : words_of(t))
-    out += str(name, " 1 ", number(w.begin, 3), " ", number(w.end - w.begin, 3), " ",
-               without_spaces(w.text), " ", number(w.probability, 4), "\n");
+    out += str(name, " 1 ", fixed_text(w.begin, 3), " ", fixed_text(w.end - w.begin, 3), " ",
+               without_spaces(w.text), " ", fixed_text(w.probability, 4), "\n");
   return out;
 }
 
@@ -159,7 +155,7 @@ std::string to_text_grid(const Transcript& t, double seconds) {
   const int tiers = t.words.empty() ? 1 : 2;
   std::string out =
       str("File type = \"ooTextFile\"\nObject class = \"TextGrid\"\n\nxmin = 0 \nxmax = ",
-          number(seconds, 4), " \ntiers? <exists> \nsize = ", tiers, " \nitem []: \n");
+          fixed_text(seconds, 4), " \ntiers? <exists> \nsize = ", tiers, " \nitem []: \n");
   if (!t.words.empty()) add_tier(out, 1, "words", t.words, seconds);
   add_tier(out, tiers, "tokens", t.characters, seconds);
   return out;

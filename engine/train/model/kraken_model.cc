@@ -1,13 +1,13 @@
 #include "engine/train/model/kraken_model.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 
 #include "engine/config/vgsl.h"
 #include "engine/io/json.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -394,9 +394,7 @@ class Writer {
   }
 
   void add_dropout(double rate, int dimension) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.9f", rate);
-    spec_ += str(" Do{", name("Do"), "}", text, ",", dimension);
+    spec_ += str(" Do{", name("Do"), "}", fixed_text(rate, 9), ",", dimension);
   }
 
   void add_lstm() {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <tuple>
 
 #include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -17,12 +17,8 @@ constexpr size_t most_parts = 5;
 constexpr size_t fewest_per_part = 4;
 
 std::string length_text(const EvaluatedUtterance& u) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f %s", u.kind == InputKind::recording ? 2 : 0, u.length,
-                u.kind == InputKind::recording  ? "s"
-                : u.kind == InputKind::features ? "frames"
-                                                : "columns");
-  return text;
+  if (u.kind == InputKind::recording) return fixed_text(u.length, 2) + " s";
+  return fixed_text(u.length, 0) + (u.kind == InputKind::features ? " frames" : " columns");
 }
 
 std::vector<report::EditMark> marks_of(const std::vector<TextEdit>& edits) {

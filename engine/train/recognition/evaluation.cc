@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "engine/train/recognition/agreement.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 
@@ -92,9 +92,7 @@ Json class_json(std::span<const std::string> classes, int64_t index) {
 
 std::string loss_text(double loss) {
   if (std::isnan(loss)) return "n/a";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f", loss);
-  return text;
+  return fixed_text(loss, 4);
 }
 
 double Evaluation::value(Metric metric) const {

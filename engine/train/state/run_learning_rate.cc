@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace rondo {
 namespace {
@@ -20,11 +20,7 @@ double rate_of(const Config& c, const TrainingState& state, int64_t step, int64_
 
 bool same(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(a, b); }
 
-std::string rate_text(double rate) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", rate);
-  return text;
-}
+std::string rate_text(double rate) { return short_text(rate, 3); }
 
 std::string rate_jump(const Config& before, const Config& now, const TrainingState& state,
                       int64_t end_before, int64_t end_now) {

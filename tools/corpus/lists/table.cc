@@ -7,7 +7,7 @@
 
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
-#include "kernels/base/nearest.h"
+#include "kernels/base/text.h"
 #include "tools/corpus/lists/csv.h"
 #include "tools/corpus/lists/findings.h"
 #include "tools/corpus/lists/layouts.h"

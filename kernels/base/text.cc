@@ -1,10 +1,27 @@
-#include "kernels/base/nearest.h"
+#include "kernels/base/text.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 #include <vector>
 
 namespace rondo {
+namespace {
+
+std::string number_text(double value, std::chars_format format, int digits) {
+  char buffer[512];  // the largest double has 309 digits before the point
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value, format, digits);
+  return error == std::errc{} ? std::string(buffer, end) : "?";
+}
+
+}  // namespace
+
+std::string fixed_text(double value, int digits) {
+  return number_text(value, std::chars_format::fixed, digits);
+}
+std::string short_text(double value, int digits) {
+  return number_text(value, std::chars_format::general, digits);
+}
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);

@@ -1,4 +1,4 @@
-// Guesses at what a mistyped word meant, for messages.
+// Text of messages and files: numbers, and guesses at what a mistyped word meant.
 //
 // Thread safety: free functions. Errors: none.
 #pragma once
@@ -9,6 +9,11 @@
 #include <string_view>
 
 namespace rondo {
+
+// Numbers with a point, whatever the locale: `digits` behind it, as printf's %.*f, or at most so
+// many that count, as %.*g.
+std::string fixed_text(double value, int digits);
+std::string short_text(double value, int digits);
 
 // Levenshtein's: insertions, deletions and substitutions of bytes.
 size_t edit_distance(std::string_view a, std::string_view b);
