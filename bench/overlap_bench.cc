@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/in_process/run_ranks.h"
+#include "engine/rank_model.h"
 #include "engine/reduce/bucket_sums.h"
 #include "engine/session.h"
 #include "kernels/base/cpu/parallel.h"
@@ -75,7 +76,7 @@ Result run_rank(const Setting& setting, int rank, Transport& link, int64_t bucke
       options);
   Result r;
   r.bytes = bucket_bytes > 0 ? bucket_bytes : bucket_bytes_for(measure_link(*group));
-  BucketSums sums(*group, session.executed_training_graph(), session.parameters(), r.bytes);
+  BucketSums sums(*group, session.rank_model().executed_graph(), session.parameters(), r.bytes);
   r.buckets = sums.buckets().size();
   r.gradient = session.parameters().flat_size() * 4;
   session.set_sums(&sums);

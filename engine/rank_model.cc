@@ -194,11 +194,12 @@ void RankModel::connect_devices() {
 }
 
 void RankModel::make_parameters() {
-  parameters_ = std::make_unique<Parameters>(
+  entries_ = Parameters::entries_of(training_.graph, &flat_size_);
+  if (options_.weights) return take_shared_weights();
+  parameters_ = std::make_shared<Parameters>(
       training_.graph, *device_, grid_.stage_rank(),
       options_.training ? Parameters::Gradients::allocated : Parameters::Gradients::absent);
   parameters_->initialize(options_.seed);
-  entries_ = Parameters::entries_of(training_.graph, &flat_size_);
   if (!options_.training) return;
   UpdateRanks ranks = options_.ranks;
   if (settings_.divide_optimizer && grid_.same_stage()) {
@@ -220,6 +221,20 @@ void RankModel::make_parameters() {
     item.fixed = StagingBuffer(*device_, sizeof(InFlight::Returned), "results");
     new (item.fixed.data()) InFlight::Returned();
   }
+}
+
+void RankModel::take_shared_weights() {
+  const Parameters& given = *options_.weights;
+  RONDO_CHECK(!options_.training && whole(), "shared weights are for inference with a whole model");
+  RONDO_CHECK(&given.device() == device_ && given.gradients().data == nullptr,
+              "the weights are of another device, or of a session that trains");
+  const auto same = [](const Parameters::Entry& a, const Parameters::Entry& b) {
+    return a.name == b.name && a.shape() == b.shape() && a.offset == b.offset;
+  };
+  RONDO_CHECK(std::equal(entries_.begin(), entries_.end(), given.entries().begin(),
+                         given.entries().end(), same),
+              "the weights are of another model");
+  parameters_ = options_.weights;
 }
 
 PipelineSchedule RankModel::schedule_of(int micro_batches) const {

@@ -59,6 +59,8 @@ struct SplitSettings {
 // Tensors for write_safetensors() that read their bytes from the device when they are written.
 TensorToWrite tensor_to_write(std::string name, const TensorView& view, Device& device);
 std::vector<TensorToWrite> weights_to_write(const Parameters& parameters);
+// All of them from a file that has them and no other tensors (InputError).
+void load_weights(const SafetensorsFile& file, Parameters& parameters);
 
 // The sums and counts of `totals`; what else a result has stays as it is.
 void set_totals(StepResult& result, const LossTotals& totals);
@@ -112,6 +114,8 @@ class RankModel {
 
   // Lays out memory for micro-batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);
+  // Gives back what evaluations and predictions have laid out.
+  void trim();
 
   // Forward and backward pass of this rank's parts of a batch: its micro-batches, in stages as
   // many as the schedule has, some of them perhaps without sequences. `last`: of the update, which
@@ -156,6 +160,7 @@ class RankModel {
 
   // This rank's part, after what is in flight.
   Parameters& parameters();
+  std::shared_ptr<Parameters> weights_to_share() const { return parameters_; }
   // Of this rank's part. The other members set weights and state.
   Update& optimizer();
   bool trains() const { return update_ != nullptr; }
@@ -251,6 +256,7 @@ class RankModel {
   void choose_counts(const BatchCapacity& capacity);
   void compare_graphs();
   void make_parameters();
+  void take_shared_weights();
   void make_runner(const BatchCapacity& capacity);
   void connect_devices();
   void make_sums();
@@ -308,7 +314,7 @@ class RankModel {
   std::vector<int> counts_;
   std::vector<Parameters::Entry> entries_;
   int64_t flat_size_ = 0;
-  std::unique_ptr<Parameters> parameters_;
+  std::shared_ptr<Parameters> parameters_;
   std::unique_ptr<Update> update_;          // nullptr: no memory for training
   BatchCapacity capacity_;                  // of a whole micro-batch
   std::unique_ptr<SequenceShards> shards_;  // nullptr: sequences are whole

@@ -52,6 +52,14 @@ void RankModel::reserve(StepRunner& runner, const BatchCapacity& capacity) {
   }
 }
 
+void RankModel::trim() {
+  require_idle("trim()");
+  evaluator_.reset();
+  predictor_.reset();
+  std::vector<float>().swap(prediction_);
+  std::vector<float>().swap(result_.losses);
+}
+
 void RankModel::make_room(InFlight& item, size_t bytes) {
   if (item.losses.bytes() < bytes) item.losses = StagingBuffer(*device_, bytes, "losses");
 }

@@ -40,6 +40,17 @@ std::vector<TensorToWrite> weights_to_write(const Parameters& parameters) {
   return tensors;
 }
 
+void load_weights(const SafetensorsFile& file, Parameters& parameters) {
+  for (const auto& e : parameters.entries()) {
+    parameters.write(e.name, file.at(e.name, parameters.dtype(), e.shape()).bytes.data());
+  }
+  for (const auto& t : file.tensors()) {
+    if (!parameters.has(t.name)) {
+      fail_input(file.name(), ": tensor '", t.name, "' belongs to no parameter of this model");
+    }
+  }
+}
+
 std::vector<float> RankModel::gather(const std::string& slot) {
   const bool needed = first_of_stage();
   std::vector<float> state;

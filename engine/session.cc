@@ -66,15 +66,8 @@ void Session::load(const SafetensorsFile& file) {
   RankModel& model = rank_model();
   RONDO_CHECK(model.in_flight() == 0, "load() while ", model.in_flight(),
               " batches and updates are in flight: collect() them");
-  Parameters& parameters = model.parameters();
-  for (const auto& e : parameters.entries()) {
-    parameters.write(e.name, file.at(e.name, parameters.dtype(), e.shape()).bytes.data());
-  }
-  for (const auto& t : file.tensors()) {
-    if (!parameters.has(t.name)) {
-      fail_input(file.name(), ": tensor '", t.name, "' belongs to no parameter of this model");
-    }
-  }
+  RONDO_CHECK(!model.options().weights, "load() into weights that are shared");
+  load_weights(file, model.parameters());
   if (model.trains()) model.optimizer().take_weights();
 }
 
@@ -83,13 +76,14 @@ const Parameters& Session::parameters() const { return const_cast<Session*>(this
 Update& Session::optimizer() { return rank_model().optimizer(); }
 const Update& Session::optimizer() const { return const_cast<Session*>(this)->optimizer(); }
 const Graph& Session::training_graph() const { return rank_model().graph(); }
-const Graph& Session::executed_training_graph() const { return rank_model().executed_graph(); }
-ValueId Session::training_loss() const { return rank_model().loss(); }
-const Graph& Session::evaluation_graph() const { return rank_model().evaluation_graph(); }
 const Context& Session::context() const { return rank_model().context(); }
 uint64_t Session::seed() const { return rank_model().options().seed; }
 int64_t Session::step() const { return rank_model().step(); }
 void Session::set_step(int64_t step) { rank_model().set_step(step); }
+
+std::shared_ptr<Parameters> Session::weights() const { return rank_model().weights_to_share(); }
+
+void Session::trim() { rank_model().trim(); }
 
 Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {
   return rank_model().predict_memory(capacity);

@@ -62,6 +62,9 @@ struct SessionOptions {
   bool reference = false;      // run the reference kernels
   bool lockstep = false;       // run both and stop at the first difference
   bool training = true;        // false: no memory for gradients and optimiser
+  // Of a session that does not train: those of another one of the same model, which nobody may
+  // change from now on. Such sessions may run at once, each in a thread of its own.
+  std::shared_ptr<Parameters> weights = {};
   // Above 0: training batches are computed in chunks of so many frames, with truncated
   // backpropagation through time (engine/cut/chunked_training.h).
   int32_t tbptt = 0;
@@ -131,8 +134,7 @@ class Session {
 
   // Loss of a batch without dropout or gradients.
   const StepResult& evaluate(const BatchView& batch);
-  // The result of the last accumulate(), update(), collect() or evaluate().
-  const StepResult& last_result() const;
+  const StepResult& last_result() const;  // of accumulate(), update(), collect() or evaluate()
   // Rows x columns of the prediction for a batch (packed order), as f32. `losses`: of the last
   // evaluate(). predict() needs neither labels nor targets; evaluate_and_predict() does both.
   const std::vector<float>& predict(const BatchView& batch);
@@ -152,14 +154,10 @@ class Session {
   // parameters() waits for what is in flight; the optimiser's state is read when nothing is.
   Parameters& parameters();
   const Parameters& parameters() const;
+  std::shared_ptr<Parameters> weights() const;  // to be shared (SessionOptions::weights)
   Update& optimizer();
   const Update& optimizer() const;
   const Graph& training_graph() const;
-  // What runs of it, whose numbers of nodes Sums is told: the same values, made by
-  // fewer nodes where a device computes several layers at once.
-  const Graph& executed_training_graph() const;
-  ValueId training_loss() const;
-  const Graph& evaluation_graph() const;
   const Context& context() const;
   uint64_t seed() const;
   // Steps taken so far; keys dropout, so set it when resuming.
@@ -173,9 +171,9 @@ class Session {
   };
   // Predicted for a capacity, without allocating anything.
   Memory predict_memory(const BatchCapacity& capacity) const;
+  void trim();  // gives back the memory of evaluations and predictions, until the next one
 
-  // What does it all.
-  RankModel& rank_model();
+  RankModel& rank_model();  // what does it all
   const RankModel& rank_model() const;
 
  private:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/group/device_group.h"
+#include "engine/rank_model.h"
 #include "engine/reduce/device_bucket_sums.h"
 #include "engine/session.h"
 #include "tests/engine/gradient_check.h"
@@ -57,8 +58,9 @@ inline std::vector<float> train_device_rank(ProcessGroup& control, DeviceGroup& 
   const int ranks = control.size(), rank = control.rank();
   auto batches = device_ranks_batches(ranks, 2 * steps);
   Session session(device_ranks_model, device_ranks_options());
-  DeviceBucketSums gradients(control, sums, session.context(), session.executed_training_graph(),
-                             session.parameters(), bucket_bytes, 1);
+  DeviceBucketSums gradients(control, sums, session.context(),
+                             session.rank_model().executed_graph(), session.parameters(),
+                             bucket_bytes, 1);
   session.set_sums(&gradients);
   const PackedHost nothing = build_packed({});
   const auto settle = [&](size_t left) {

@@ -111,7 +111,7 @@ TEST_CASE("buckets of devices leave during the last backward pass alone", "[devi
     const auto sums = make_staged_group(device, std::move(host), std::chrono::seconds(60));
     Session session(test::device_ranks_model, test::device_ranks_options());
     DeviceBucketSums gradients(*control, *sums, session.context(),
-                               session.executed_training_graph(), session.parameters(), 1500);
+                               session.rank_model().executed_graph(), session.parameters(), 1500);
     const auto buckets = static_cast<int>(gradients.buckets().size());
     if (buckets < 3) throw Error("too few buckets to tell");
     session.set_sums(&gradients);
@@ -139,7 +139,7 @@ TEST_CASE("no host waits for a device in the steps of several ranks", "[device_r
     const auto sums = staged(transport);
     Session session(test::device_ranks_model, test::device_ranks_options());
     DeviceBucketSums gradients(*control, *sums, session.context(),
-                               session.executed_training_graph(), session.parameters(), 1500);
+                               session.rank_model().executed_graph(), session.parameters(), 1500);
     session.set_sums(&gradients);
     Graph graph;
     test::device_ranks_model(graph);

@@ -5,6 +5,7 @@
 
 #include "engine/graph/memory_layout.h"
 #include "engine/ops/lstm/lstm_stack.h"
+#include "engine/rank_model.h"
 #include "engine/session.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
@@ -88,9 +89,9 @@ Trained train(DeviceKind device, DType compute) {
   Session session = session_of(device, compute);
   Trained t;
   t.cuttable = count(session.training_graph(), "lstm") == 3 &&
-               count(session.evaluation_graph(), "lstm") == 3;
-  t.stacks = count(session.executed_training_graph(), "lstm_stack") +
-             count(session.executed_training_graph(), "lstm_stack_backward");
+               count(session.rank_model().evaluation_graph(), "lstm") == 3;
+  t.stacks = count(session.rank_model().executed_graph(), "lstm_stack") +
+             count(session.rank_model().executed_graph(), "lstm_stack_backward");
   Graph g;
   g.compute = compute;
   streamer(g);
@@ -207,6 +208,6 @@ TEST_CASE("simulated GPU: layers of a stack at once give the bits of one after t
 
 TEST_CASE("CPUs keep layers by themselves") {
   const Preferred stack("lstm_stack_forward", "wavefront");
-  CHECK(count(session_of(DeviceKind::cpu, DType::f32).executed_training_graph(), "lstm_stack") ==
-        0);
+  CHECK(count(session_of(DeviceKind::cpu, DType::f32).rank_model().executed_graph(),
+              "lstm_stack") == 0);
 }

@@ -2,6 +2,8 @@
 // (docs/using_a_model.md).
 #include <limits>
 #include <random>
+#include <span>
+#include <thread>
 
 #include "engine/text/error_rate.h"
 #include "engine/train/model/build_model.h"
@@ -104,6 +106,68 @@ TEST_CASE("what a recogniser is given has to fit its model", "[recognizer]") {
     RecognizerStream stream(model, 0.1);
     CHECK_THROWS_WITH(stream.accept(w.samples), Catch::Contains("sample 4000 (0.5 s) is "));
   }
+}
+
+TEST_CASE("recognisers of one model share its weights, each in a thread of its own",
+          "[recognizer]") {
+  const TemporaryFolder folder;
+  const std::string path = write_model(folder, config_of(Cmvn::none));
+  const Waveform audio = NoiseReader().read(FilePart{"500.wav"}, 8000, {});
+  const Transcript alone = Recognizer(path, DeviceId{}, 1).transcribe(audio);
+  REQUIRE(alone.frames > 100);
+
+  const Model model(path);
+  std::vector<Recognizer> all;
+  for (int i = 0; i < 4; ++i) all.emplace_back(model, i < 2 ? 1 : 2);  // they move as it grows
+  for (Recognizer& r : all)
+    CHECK(r.session().parameters().weights().data == model.weights()->weights().data);
+  std::vector<Transcript> found(all.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < all.size(); ++i) {
+    threads.emplace_back([&, i] {
+      for (int repeat = 0; repeat < 10; ++repeat) found[i] = all[i].transcribe(audio);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const Transcript& t : found) CHECK(t.logits == alone.logits);
+  // The weights are packed once for all of them.
+  const size_t packed = model.weights()->packed_bytes();
+  CHECK(packed > 0);
+  all.emplace_back(model, 1).transcribe(audio);
+  CHECK(model.weights()->packed_bytes() == packed);
+
+  all[0].trim();
+  CHECK(all[0].transcribe(audio).logits == alone.logits);
+  const std::string file = read_text_file(path);
+  const Model other(std::as_bytes(std::span(file)), "bytes");
+  CHECK(other.file() == "bytes");
+  CHECK(Recognizer(other, 1).transcribe(audio).logits == alone.logits);
+}
+
+TEST_CASE("weights are shared by sessions of the same model alone, and never trained",
+          "[recognizer]") {
+  const auto model = [](int32_t hidden) {
+    return [hidden](Graph& g) {
+      const ValueId x = layers::input_frames(g, "features", 4);
+      const ValueId y = layers::linear(g, layers::lstm(g, x, "l", {.hidden = hidden}), "out", 3);
+      return Outputs{layers::ctc_loss(g, y), y};
+    };
+  };
+  SessionOptions o;
+  o.threads = 1;
+  const Session trains(model(8), o);
+  o.training = false;
+  const Session first(model(8), o);
+  o.weights = first.weights();
+  Session second(model(8), o);
+  CHECK(second.parameters().weights().data == first.parameters().weights().data);
+  CHECK_THROWS_WITH(second.load("nothing"), Catch::Contains("nothing"));
+  CHECK_THROWS_WITH(Session(model(9), o), Catch::Contains("of another model"));
+  o.weights = trains.weights();
+  CHECK_THROWS_WITH(Session(model(8), o), Catch::Contains("of a session that trains"));
+  o.weights = first.weights();
+  o.training = true;
+  CHECK_THROWS_WITH(Session(model(8), o), Catch::Contains("for inference"));
 }
 
 TEST_CASE("times are seconds of the recording: frames of the output times hop and subsampling") {

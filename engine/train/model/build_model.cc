@@ -52,6 +52,14 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
   };
 }
 
+Graph inference_graph(const ModelDescription& d) {
+  Graph graph;
+  graph.compute = d.config.training.dtype;
+  graph.training = false;
+  build_model(d.config.model, d.config.task, d.sizes)(graph);
+  return graph;
+}
+
 int64_t subsampling_of(const ModelConfig& model) {
   int64_t factor = 1;
   for (const LayerConfig& layer : expand_layers(model)) {

@@ -278,8 +278,13 @@ SafetensorsFile open_model(const std::string& path, std::vector<std::string>* wa
     fail_input(file.name(), ": holds stage ", stage->second,
                " of a model alone; name its checkpoint directory instead");
   }
+  require_checksum(file);
+  return file;
+}
+
+void require_checksum(const SafetensorsFile& file) {
   const auto stored = file.metadata().find(checksum_key);
-  if (stored == file.metadata().end()) return file;
+  if (stored == file.metadata().end()) return;
   Checksum sum(file.metadata());
   std::map<std::string, const StoredTensor*> by_name;
   for (const StoredTensor& t : file.tensors()) by_name[t.name] = &t;
@@ -289,7 +294,6 @@ SafetensorsFile open_model(const std::string& path, std::vector<std::string>* wa
                ", expected ", hex_of_decimal(stored->second),
                "; the checkpoint-* directories of its run may still be good");
   }
-  return file;
 }
 
 void require_finite(const SafetensorsFile& file) {

@@ -36,6 +36,9 @@ void save_model(const std::string& path, const Session& session,
 // generation that was passed over.
 SafetensorsFile open_model(const std::string& path, std::vector<std::string>* warnings);
 
+// Throws InputError where the file carries a checksum and is not what it was taken of.
+void require_checksum(const SafetensorsFile& file);
+
 // What there is of such a model: weights, descriptions and settings, and its log. Empty when it
 // does not exist.
 std::vector<std::string> files_of_model(const std::string& path);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/text/alphabet.h"
 #include "engine/train/model/build_model.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
@@ -74,30 +73,19 @@ std::string alphabets_differ(const std::vector<std::string>& first,
 
 }  // namespace
 
-LoadedModel load_model(const std::string& path, DeviceId device, int threads,
-                       std::vector<std::string>* warnings) {
-  const SafetensorsFile file = open_model(path, warnings);
-  LoadedModel m;
-  m.file = file.name();
-  m.description = ModelDescription::from_metadata(file.metadata(), m.file);
-  const ModelDescription& d = m.description;
-  if (d.config.task == Task::ctc && Alphabet(d.alphabet).classes() != d.sizes.outputs) {
-    fail_input(m.file, ": an alphabet of ", d.alphabet.size(), " symbols for ", d.sizes.outputs,
-               " outputs");
-  }
-  require_finite(file);
-  SessionOptions o = session_options(d.config, device);
+RunningModel::RunningModel(const Model& of, int threads) : model(of) {
+  const ModelDescription& d = description();
+  SessionOptions o = session_options(d.config, model.device());
   o.threads = threads;
   o.training = false;
-  m.session = std::make_unique<Session>(build_model(d.config.model, d.config.task, d.sizes), o);
-  m.session->load(file);
-  return m;
+  o.weights = model.weights();
+  session = std::make_unique<Session>(build_model(d.config.model, d.config.task, d.sizes), o);
 }
 
-void require_alike(const LoadedModel& first, const LoadedModel& other) {
-  const ModelDescription &a = first.description, &b = other.description;
+void require_alike(const RunningModel& first, const RunningModel& other) {
+  const ModelDescription &a = first.description(), &b = other.description();
   const auto refuse = [&](const std::string& why) {
-    fail_input(other.file, ": cannot be averaged with ", first.file, ": ", why);
+    fail_input(other.file(), ": cannot be averaged with ", first.file(), ": ", why);
   };
   Config reads, others;
   reads.task = a.config.task;
@@ -119,14 +107,14 @@ void require_alike(const LoadedModel& first, const LoadedModel& other) {
     refuse(str("it makes a frame of the output of ", found, " of the input, not of ", frames));
 }
 
-Ensemble::Ensemble(const std::vector<LoadedModel>& models) : models_(models) {
+Ensemble::Ensemble(const std::vector<RunningModel>& models) : models_(models) {
   RONDO_CHECK(!models.empty(), "an ensemble of no model");
-  for (const LoadedModel& m : models) require_alike(models.front(), m);
+  for (const RunningModel& m : models) require_alike(models.front(), m);
 }
 
 // From the first model's statistics to another's, column by column.
 BatchView Ensemble::normalized(const BatchView& batch, const ModelDescription& other) {
-  const ModelDescription& own = models_.front().description;
+  const ModelDescription& own = models_.front().description();
   if (own.mean == other.mean && own.inverse_std == other.inverse_std) return batch;
   RONDO_CHECK(batch.inputs.front().name == features_input, "the first input of a batch");
   const BatchView::Input& given = batch.inputs.front();
@@ -145,13 +133,13 @@ BatchView Ensemble::normalized(const BatchView& batch, const ModelDescription& o
 
 const std::vector<float>& Ensemble::predict(const BatchView& batch) {
   if (models_.size() == 1) return first().predict(batch);
-  const Task task = models_.front().description.config.task;
+  const Task task = models_.front().description().config.task;
   const bool is_regression = task == Task::regress;
   each_.clear();
-  for (const LoadedModel& m : models_) {
-    const std::vector<float>& scores = m.session->predict(normalized(batch, m.description));
+  for (const RunningModel& m : models_) {
+    const std::vector<float>& scores = m.session->predict(normalized(batch, m.description()));
     if (&m == &models_.front()) mean_.assign(scores.size(), 0.0f);
-    RONDO_CHECK(scores.size() == mean_.size(), m.file, ": ", scores.size(), " outputs of ",
+    RONDO_CHECK(scores.size() == mean_.size(), m.file(), ": ", scores.size(), " outputs of ",
                 mean_.size());
     if (task == Task::ctc) each_.push_back(scores);
     if (is_regression) {
@@ -171,7 +159,7 @@ const std::vector<float>& Ensemble::predict(const BatchView& batch) {
 
 const std::vector<float>& Ensemble::evaluate_and_predict(const BatchView& batch) {
   if (models_.size() == 1) return first().evaluate_and_predict(batch);
-  const Task task = models_.front().description.config.task;
+  const Task task = models_.front().description().config.task;
   predict(batch);
   if (!loss_) {
     SessionOptions o;

@@ -14,32 +14,32 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/model/model_file.h"
+#include "engine/session.h"
 #include "engine/train/recognition/evaluation.h"
-#include "kernels/devices.h"
+#include "engine/train/recognition/model.h"
 
 namespace rondo {
 
-struct LoadedModel {
-  std::string file;
-  ModelDescription description;
+// A model, and what computes with its weights.
+struct RunningModel {
+  RunningModel(const Model& model, int threads);
+
+  const ModelDescription& description() const { return model.description(); }
+  const std::string& file() const { return model.file(); }
+
+  Model model;
   std::unique_ptr<Session> session;
 };
 
-// Reads a model for use, not for training. What open_model() warns of goes to *warnings. Throws
-// InputError for a file that is missing, damaged, no model, or holds weights that are not finite.
-LoadedModel load_model(const std::string& path, DeviceId device, int threads,
-                       std::vector<std::string>* warnings);
-
 // Throws InputError, naming both files, unless the two read the same features, write the same
 // classes, and make a frame of equally many: only then can their outputs be averaged.
-void require_alike(const LoadedModel& first, const LoadedModel& other);
+void require_alike(const RunningModel& first, const RunningModel& other);
 
 class Ensemble final : public EvaluatedModel {
  public:
   // At least one, borrowed; all alike. Batches are normalised for the first; what the statistics of
   // the others differ by is made up for here.
-  explicit Ensemble(const std::vector<LoadedModel>& models);
+  explicit Ensemble(const std::vector<RunningModel>& models);
   Ensemble(const Ensemble&) = delete;
   Ensemble& operator=(const Ensemble&) = delete;
 
@@ -55,7 +55,7 @@ class Ensemble final : public EvaluatedModel {
   Session& first() const { return *models_.front().session; }
   BatchView normalized(const BatchView& batch, const ModelDescription& other);
 
-  const std::vector<LoadedModel>& models_;
+  const std::vector<RunningModel>& models_;
   std::vector<float> features_;
   BatchView::Input input_;
   std::vector<float> mean_;

@@ -5,16 +5,18 @@
 #include <vector>
 
 #include "engine/cut/chunk_runner.h"
+#include "engine/train/model/build_model.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
-ChunkGraph graph_of(Recognizer& model) {
-  if (model.is_ensemble())
-    fail_input(model.file(), ": is one of several models; only a model by itself can stream");
-  const FeaturesConfig& f = model.description().config.features;
+ChunkGraph graph_of(const Model& model) {
+  const ModelDescription& d = model.description();
+  const FeaturesConfig& f = d.config.features;
+  if (d.config.task != Task::ctc)
+    fail_input(model.file(), ": is not a ctc model: it writes no text");
   if (f.type == FeatureType::ready) {
     fail_input(model.file(), ": was trained on ready features, not on recordings");
   }
@@ -27,13 +29,28 @@ ChunkGraph graph_of(Recognizer& model) {
                "is known at its end only; train with \"global\" or \"none\" to stream");
   }
   try {
-    return streaming_graph(model.session().evaluation_graph());
+    return streaming_graph(inference_graph(d));
   } catch (const InputError& e) {
     fail_input(model.file(), ": ", e.what());
   }
 }
 
+ChunkGraph graph_of(const Recognizer& model) {
+  if (model.is_ensemble())
+    fail_input(model.file(), ": is one of several models; only a model by itself can stream");
+  return graph_of(model.model());
+}
+
 }  // namespace
+
+std::string why_no_stream(const Model& model) {
+  try {
+    graph_of(model);
+    return "";
+  } catch (const InputError& e) {
+    return e.what();
+  }
+}
 
 struct OutputStream::State {
   State(Recognizer& model, double chunk_seconds, double most_silence);

@@ -12,11 +12,15 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/train/recognition/recognizer.h"
 
 namespace rondo {
+
+// Empty: it can stream.
+std::string why_no_stream(const Model& model);
 
 class OutputStream {
  public:

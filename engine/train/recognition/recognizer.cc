@@ -26,32 +26,35 @@ std::vector<double> softmax(std::span<const float> row) {
   return p;
 }
 
-std::vector<LoadedModel> load_models(const std::string& path, std::span<const std::string> others,
-                                     DeviceId device, int threads,
-                                     std::vector<std::string>* warnings) {
-  std::vector<LoadedModel> models;
-  models.push_back(load_model(path, device, threads, warnings));
-  for (const std::string& other : others)
-    models.push_back(load_model(other, device, threads, warnings));
+std::vector<RunningModel> running(const Model& model, std::span<const Model> others, int threads) {
+  std::vector<RunningModel> models;
+  models.emplace_back(model, threads);
+  for (const Model& other : others) models.emplace_back(other, threads);
+  return models;
+}
+
+std::vector<Model> open_models(std::span<const std::string> paths, DeviceId device) {
+  std::vector<Model> models;
+  for (const std::string& path : paths) models.emplace_back(path, device);
   return models;
 }
 
 }  // namespace
 
 struct Recognizer::State {
-  State(const std::string& path, DeviceId device_, int threads_,
-        std::span<const std::string> others)
-      : device(device_),
-        threads(threads_),
-        models(load_models(path, others, device, threads, &warnings)),
-        ensemble(models),
-        alphabet(as_read(description().config.features, Alphabet(description().alphabet))),
-        vocabulary(Vocabulary::of(alphabet)) {}
+  State(const Model& model, int threads_, std::span<const Model> others)
+      : threads(threads_), models(running(model, others, threads)), ensemble(models) {
+    for (const RunningModel& m : models)
+      warnings.insert(warnings.end(), m.model.warnings().begin(), m.model.warnings().end());
+  }
 
-  const ModelDescription& description() const { return models.front().description; }
-  const std::string& file() const { return models.front().file; }
+  const Model& model() const { return models.front().model; }
+  const ModelDescription& description() const { return model().description(); }
+  const std::string& file() const { return model().file(); }
+  const Alphabet& alphabet() const { return model().alphabet(); }
+  const Vocabulary& vocabulary() const { return model().vocabulary(); }
+  double frame_seconds() const { return model().frame_seconds(); }
   const Decoder* found_by() const { return decoder ? &*decoder : nullptr; }
-  double frame_seconds() const;
   void require_trained_on(InputKind kind, const char* inputs) const;
   // Of each utterance; where several models are to agree, *texts has the labels that they do on.
   std::vector<std::vector<float>> outputs(std::vector<Matrix> features,
@@ -64,23 +67,14 @@ struct Recognizer::State {
   std::vector<Transcript> search(std::vector<std::vector<float>> outputs) const;
   Transcript decode(std::vector<float> logits) const;
 
-  DeviceId device;
   int threads = 0;
   std::optional<Decoder> decoder;
   std::unique_ptr<BatchDecoder> on_device;
   Confidence confidence = Confidence::mean;
   std::vector<std::string> warnings;
-  std::vector<LoadedModel> models;
+  std::vector<RunningModel> models;
   Ensemble ensemble;  // of these
-  Alphabet alphabet;
-  Vocabulary vocabulary;
 };
-
-double Recognizer::State::frame_seconds() const {
-  const FeaturesConfig& f = description().config.features;
-  const double step = f.type == FeatureType::image ? 1 : f.hop_ms / 1000.0;
-  return step * static_cast<double>(models.front().session->subsampling());
-}
 
 void Recognizer::State::require_trained_on(InputKind wanted, const char* inputs) const {
   const InputKind kind = input_kind(description().config.features.type);
@@ -93,15 +87,23 @@ void Recognizer::State::require_trained_on(InputKind wanted, const char* inputs)
 
 Recognizer::Recognizer(const std::string& path, DeviceId device, int threads,
                        std::span<const std::string> others)
-    : state_(std::make_unique<State>(path, device, threads, others)) {}
+    : Recognizer(Model(path, device), threads, open_models(others, device)) {}
+Recognizer::Recognizer(const Model& model, int threads, std::span<const Model> others)
+    : state_(std::make_unique<State>(model, threads, others)) {}
 Recognizer::~Recognizer() = default;
+Recognizer::Recognizer(Recognizer&&) noexcept = default;
+Recognizer& Recognizer::operator=(Recognizer&&) noexcept = default;
 
 const ModelDescription& Recognizer::description() const { return state_->description(); }
 const std::string& Recognizer::file() const { return state_->file(); }
 bool Recognizer::is_ensemble() const { return state_->models.size() > 1; }
 const std::vector<std::string>& Recognizer::warnings() const { return state_->warnings; }
-const Alphabet& Recognizer::alphabet() const { return state_->alphabet; }
-const Vocabulary& Recognizer::vocabulary() const { return state_->vocabulary; }
+const Alphabet& Recognizer::alphabet() const { return state_->alphabet(); }
+const Vocabulary& Recognizer::vocabulary() const { return state_->vocabulary(); }
+const Model& Recognizer::model() const { return state_->model(); }
+void Recognizer::trim() {
+  for (RunningModel& m : state_->models) m.session->trim();
+}
 Session& Recognizer::session() { return *state_->models.front().session; }
 double Recognizer::frame_seconds() const { return state_->frame_seconds(); }
 const Decoder* Recognizer::decoder() const { return state_->found_by(); }
@@ -165,23 +167,24 @@ void Recognizer::set_decoder(std::optional<Decoder> decoder, bool on_device) {
   state_->on_device.reset();
   state_->decoder = std::move(decoder);
   if (!state_->decoder || !on_device) return;
-  if (state_->device.kind == DeviceKind::cpu)
+  const DeviceId device = state_->model().device();
+  if (device.kind == DeviceKind::cpu)
     fail_input("the search cannot run on the model's device, which is the CPU");
   state_->on_device = std::make_unique<BatchDecoder>(
-      *state_->decoder, require_device(state_->device.kind, state_->device.index), state_->threads);
+      *state_->decoder, require_device(device.kind, device.index), state_->threads);
 }
 
 std::vector<Transcript> Recognizer::State::search(std::vector<std::vector<float>> outputs) const {
   std::vector<BatchDecoder::Utterance> utterances;
   for (const std::vector<float>& values : outputs)
     utterances.push_back({values.data(), static_cast<int32_t>(static_cast<int64_t>(values.size()) /
-                                                              vocabulary.classes())});
+                                                              vocabulary().classes())});
   const auto texts = on_device->decode(utterances);
   std::vector<Transcript> all;
   for (size_t i = 0; i < outputs.size(); ++i) {
     all.push_back(
-        transcript_of(std::move(outputs[i]), vocabulary, texts[i], frame_seconds(), confidence));
-    if (alphabet.reads_leftwards()) turn_leftwards(all.back());
+        transcript_of(std::move(outputs[i]), vocabulary(), texts[i], frame_seconds(), confidence));
+    if (alphabet().reads_leftwards()) turn_leftwards(all.back());
   }
   return all;
 }
@@ -262,12 +265,12 @@ Transcript Recognizer::State::with_text(std::vector<float> outputs,
                                         const std::vector<int32_t>& labels) const {
   DecodedText found;
   found.labels = labels;
-  found.text = vocabulary.text(labels);
-  found.words = vocabulary.words(labels);
+  found.text = vocabulary().text(labels);
+  found.words = vocabulary().words(labels);
   Transcript t =
-      transcript_of(std::move(outputs), vocabulary, {found}, frame_seconds(), confidence);
+      transcript_of(std::move(outputs), vocabulary(), {found}, frame_seconds(), confidence);
   t.alternatives.clear();
-  if (alphabet.reads_leftwards()) turn_leftwards(t);
+  if (alphabet().reads_leftwards()) turn_leftwards(t);
   return t;
 }
 
@@ -278,8 +281,8 @@ Transcript Recognizer::State::decode(std::vector<float> logits) const {
     return std::move(search(std::move(one)).front());
   }
   Transcript t =
-      transcript_of(std::move(logits), vocabulary, found_by(), frame_seconds(), confidence);
-  if (alphabet.reads_leftwards()) turn_leftwards(t);
+      transcript_of(std::move(logits), vocabulary(), found_by(), frame_seconds(), confidence);
+  if (alphabet().reads_leftwards()) turn_leftwards(t);
   return t;
 }
 

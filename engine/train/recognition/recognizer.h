@@ -1,14 +1,15 @@
-// A trained model ready to use: weights, features, normalisation, alphabet.
+// A trained model at work: features, normalisation, outputs, text.
 //
 //   Recognizer model("run", DeviceKind::cpu);
 //   std::cout << model.transcribe(waveform).text << "\n";
 //
+// Threads need one each, and may share a model.
 // Several models that read and write the same may be one, which says the mean of their
 // probabilities (engine/train/recognition/ensemble.h). The text is what they agree on
 // (engine/train/recognition/agreement.h).
 //
-// Errors: InputError for files that are missing, damaged, not a model, or hold weights that are not
-// finite, and for models that cannot be averaged. One thread at a time.
+// Errors: those of Model (engine/train/recognition/model.h), and InputError for models that cannot
+// be averaged. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -23,8 +24,7 @@
 #include "engine/decode/decoder.h"
 #include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"
-#include "engine/train/model/model_description.h"
-#include "kernels/devices.h"
+#include "engine/train/recognition/model.h"
 
 namespace rondo {
 
@@ -42,15 +42,19 @@ struct Prediction {
 
 class Recognizer {
  public:
-  // `path`: a checkpoint directory, a generation, or a model file. threads 0: all CPUs that
-  // may be used. `others`: whose probabilities are averaged with its.
+  // threads 0: all CPUs that may be used. `others`: whose probabilities are averaged with its.
+  explicit Recognizer(const Model& model, int threads = 0, std::span<const Model> others = {});
+  // The same of models that are opened here, each by its path.
   Recognizer(const std::string& path, DeviceId device, int threads = 0,
              std::span<const std::string> others = {});
   ~Recognizer();
-  Recognizer(const Recognizer&) = delete;
-  Recognizer& operator=(const Recognizer&) = delete;
+  Recognizer(Recognizer&&) noexcept;  // not while a stream borrows it
+  Recognizer& operator=(Recognizer&&) noexcept;
 
-  // Of the first model, as session() is.
+  // Gives back the memory that the longest inputs took, which otherwise stays for the next.
+  void trim();
+  // The first one, as session() is.
+  const Model& model() const;
   const ModelDescription& description() const;
   const std::string& file() const;
   bool is_ensemble() const;
