@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/work_state.h"
+
 namespace rondo {
 namespace detail {
 

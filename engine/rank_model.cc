@@ -96,7 +96,7 @@ void RankModel::make_context() {
     if (options_.compute == DType::f64) fail_input("f64 is for gradient checks: it does not train");
   }
   stream_ = device_->make_stream();
-  pool_ = std::make_unique<ThreadPool>(options_.threads > 0 ? options_.threads : usable_cpus());
+  pool_ = std::make_unique<ThreadPool>(cpu_threads(options_.threads));
   context_ = {options_.reference ? Backend::ref : backend_of(options_.device), device_, &stream_,
               pool_.get()};
 }

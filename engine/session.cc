@@ -4,6 +4,7 @@
 
 #include "engine/io/safetensors.h"
 #include "engine/rank_model.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -26,15 +27,20 @@ const RankModel& Session::rank_model() const { return state_->model; }
 void Session::reserve(const BatchCapacity& capacity) { rank_model().reserve(capacity); }
 
 void Session::enqueue(const BatchView& batch, Next next) {
+  refuse_after_fork("training");
   rank_model().enqueue({&batch, 1}, next == Next::update);
 }
 void Session::enqueue_update() { rank_model().enqueue_update(); }
 size_t Session::in_flight() const { return rank_model().in_flight(); }
 const StepResult& Session::collect() { return rank_model().collect(); }
 
-void Session::accumulate(const BatchView& batch) { rank_model().accumulate({&batch, 1}, false); }
+void Session::accumulate(const BatchView& batch) {
+  refuse_after_fork("training");
+  rank_model().accumulate({&batch, 1}, false);
+}
 const StepResult& Session::update() { return rank_model().update(); }
 const StepResult& Session::train_step(const BatchView& batch) {
+  refuse_after_fork("training");
   rank_model().accumulate({&batch, 1}, true);
   return update();
 }

@@ -4,15 +4,13 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <exception>
 #include <functional>
 #include <string>
 
-#include "kernels/base/error.h"
+#include "tests/in_child.h"
 
 namespace rondo::test {
 
@@ -35,36 +33,13 @@ inline void limit_threads() {
   if (!read || setrlimit(RLIMIT_AS, &limit) != 0) _exit(3);
 }
 
-// In a process of its own, which has no other threads: "InputError: ..." or "other: ..." if `act`
-// throws, "done" if it does not, and "signal 6" if it ends the process.
+// In a process of its own, which has no other threads: in_child(), "done" if `act` does not throw.
 inline std::string with_few_threads(const std::function<void()>& act) {
-  int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child < 0) return "no process";
-  if (child == 0) {
-    std::string said = "done";
+  return in_child([&] {
     limit_threads();
-    try {
-      act();
-    } catch (const InputError& e) {
-      said = str("InputError: ", e.what());
-    } catch (const std::exception& e) {
-      said = str("other: ", e.what());
-    }
-    _exit(write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 4);
-  }
-  close(ends[1]);
-  std::string said;
-  char piece[256];
-  for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0;) {
-    said.append(piece, static_cast<size_t>(n));
-  }
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) return str("signal ", WTERMSIG(status));
-  return WEXITSTATUS(status) == 0 ? said : str("exit code ", WEXITSTATUS(status));
+    act();
+    return std::string("done");
+  });
 }
 
 }  // namespace rondo::test

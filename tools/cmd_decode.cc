@@ -89,7 +89,7 @@ int run_decode(const DecodeOptions& o) {
   require_fitting_output(style, o.format);
   require_fitting_names(style, inputs);
   make_output_folders(style, inputs);
-  ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
+  ThreadPool pool(cpu_threads(o.threads, "--threads"));
   InputWork<Prediction> work;
   work.read = [&](const ModelInput& input, Prediction& found) {
     found = decode_one(o, vocabulary, decoder ? &*decoder : nullptr, input);

@@ -319,7 +319,7 @@ void evaluate_subject(const EvalOptions& o, const CorpusRanks& ranks, const Eval
   options.task = s.results.task;
   options.decoder = s.decoder ? &*s.decoder : nullptr;
   const int threads = ranks.threads(o.threads);
-  options.decoder_threads = threads > 0 ? threads : usable_cpus();
+  options.decoder_threads = cpu_threads(threads, "--threads");
   s.results.evaluation =
       evaluate_together(ranks.ranks(), CorpusRanks::patience(), evaluated(*s.model), *s.data,
                         is_text ? &s.model->alphabet() : nullptr, options,

@@ -230,7 +230,7 @@ void load(const ModelInput& input, LoadedInput& loaded, const Recognizer& model,
 void predict_groups(const PredictOptions& o, int threads, Recognizer& model,
                     const PredictionStyle& style, const std::vector<ModelInput>& inputs,
                     const SayOfInput& say) {
-  ThreadPool pool(threads > 0 ? threads : usable_cpus());
+  ThreadPool pool(cpu_threads(threads, "--threads"));
   const Task task = model.description().config.task;
   const LineConfig& line = model.description().config.features;
   const ImageFileReader images;

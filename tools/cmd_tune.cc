@@ -96,7 +96,7 @@ int run_tune(const TuneOptions& o) {
     fail_input(o.model, ": is no model of rondo's, and --with is for such");
   const TuningData data = is_model ? run_models(o) : read_outputs(o);
   const DecoderKnowledge knowledge = read_knowledge(o.decoding, data.vocabulary, data.rules);
-  ThreadPool threads(o.threads > 0 ? o.threads : usable_cpus());
+  ThreadPool threads(cpu_threads(o.threads, "--threads"));
   const ErrorRate greedy = errors_of(data.utterances, data.vocabulary, nullptr, threads);
   std::printf("%zu utterances; by the best class of each frame WER %.2f %%, CER %.2f %%\n\n",
               data.utterances.size(), 100 * greedy.wer(), 100 * greedy.cer());

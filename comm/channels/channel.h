@@ -12,7 +12,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -24,6 +23,7 @@
 #include "comm/channels/matching.h"
 #include "comm/channels/pipe.h"
 #include "comm/recycling_allocator.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo::channels {
 
@@ -77,7 +77,7 @@ class Channel : public Endpoint, public std::enable_shared_from_this<Channel> {
   bool all_written() const { return outgoing_.empty(); }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  ConditionVariable changed_;
 
  private:
   // `body` is of the operation, or of `own`.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/transport.h"
+#include "comm/work_state.h"
 
 namespace rondo::channels {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "kernels/base/cpu/copy_bytes.h"
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo::gloo_transport {
 namespace {

@@ -11,18 +11,17 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "comm/channels/matching.h"
 #include "comm/gloo/letter.h"
 #include "comm/recycling_allocator.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace gloo::rendezvous {
 class Context;
@@ -130,7 +129,7 @@ class Channel final : public channels::Endpoint, public std::enable_shared_from_
   const std::shared_ptr<MemoryPool> operations_ = std::make_shared<MemoryPool>();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  ConditionVariable changed_;
   std::optional<Ending> ending_;
   std::optional<std::string> farewell_;  // why this rank aborted
   bool greeting_sent_ = false, greeted_ = false, bye_seen_ = false, gone_ = false, stop_ = false;
@@ -142,7 +141,7 @@ class Channel final : public channels::Endpoint, public std::enable_shared_from_
   std::vector<std::unique_ptr<Letter>> spare_;
 
   std::array<Letter, letters_under_way> inbox_;
-  std::thread reader_, writer_;
+  Thread reader_, writer_;
 };
 
 // "[../gloo/transport/tcp/pair.cc:598] Connection closed by peer" without its first part.

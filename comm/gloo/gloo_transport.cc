@@ -11,6 +11,7 @@
 
 #include "comm/channels/channel_transport.h"
 #include "comm/gloo/channel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 namespace {
@@ -45,7 +46,15 @@ class GlooStore final : public ::gloo::rendezvous::Store {
 class GlooTransport final : public channels::ChannelTransport<World> {
  public:
   explicit GlooTransport(const GlooOptions& options);
-  ~GlooTransport() override { leave(within(farewell)); }
+  ~GlooTransport() override {
+    if (origin_.here()) {
+      leave(within(farewell));
+      return;
+    }
+    leave_behind(world_.channels);
+    leave_behind(world_.context);
+    leave_behind(device_);
+  }
 
   void all_reduce(const TensorView& data, GlooAlgorithm algorithm, uint32_t number,
                   Deadline deadline);
@@ -55,6 +64,7 @@ class GlooTransport final : public channels::ChannelTransport<World> {
   void greet(Store& store, Deadline deadline);
   void leave(Deadline deadline);
 
+  const Origin origin_;
   std::shared_ptr<::gloo::transport::Device> device_;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/transport.h"
+#include "comm/work_state.h"
 
 namespace rondo {
 

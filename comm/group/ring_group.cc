@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"
-#include "kernels/base/cpu/parallel.h"
+#include "comm/work_state.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/device.h"
 
 namespace rondo {
@@ -18,7 +18,7 @@ class Collective;
 // Whose turn it is. Outlives the group in the hands of its collectives.
 struct Turns {
   std::mutex mutex;  // of everything here
-  std::condition_variable changed;
+  ConditionVariable changed;
   std::deque<std::shared_ptr<Collective>> queue;
   std::shared_ptr<Collective> running;
   std::optional<std::string> closed;  // why no collective can run any more
@@ -102,7 +102,7 @@ class RingGroup final : public ProcessGroup {
 
   const std::shared_ptr<Turns> turns_ = std::make_shared<Turns>();
   uint32_t sequence_ = 0;  // guarded by the mutex of the turns
-  std::thread thread_;
+  Thread thread_;
 };
 
 Collective::Collective(RingGroup& group, const std::string& what, uint32_t number,

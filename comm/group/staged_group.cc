@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/group/stream_group.h"
+#include "comm/work_state.h"
 
 namespace rondo {
 namespace {

@@ -4,7 +4,8 @@
 #include <exception>
 #include <utility>
 
-#include "kernels/base/cpu/parallel.h"
+#include "comm/work_state.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 namespace {

@@ -8,12 +8,11 @@
 // five seconds later, they fail all the same.)
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 
 #include "comm/group/device_group.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 
@@ -99,14 +98,14 @@ class StreamGroup : public DeviceGroup {
 
   std::mutex issuing_;  // one operation at a time; held while it is enqueued
   std::mutex mutex_;    // what follows
-  std::condition_variable changed_, enqueued_;
+  ConditionVariable changed_, enqueued_;
   std::deque<std::shared_ptr<Operation>> pending_;
   std::vector<Event> spare_events_;
   std::optional<Ending> ending_;
   bool ended_ = false;  // ending_ has been carried out
   bool stop_ = false;
   uint32_t issued_ = 0, completed_ = 0;  // collectives
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace rondo

@@ -1,7 +1,6 @@
 #include "comm/in_process/in_process.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -12,6 +11,8 @@
 #include <utility>
 
 #include "comm/recycling_allocator.h"
+#include "comm/work_state.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 
@@ -66,7 +67,7 @@ struct InProcessWorld::Shared {
 
   const int world_size;
   std::mutex mutex;
-  std::condition_variable moved;
+  ConditionVariable moved;
   // Keep what was allocated for messages, for those to come.
   std::pmr::unsynchronized_pool_resource memory;
   std::pmr::map<Channel, Queue> channels{&memory};

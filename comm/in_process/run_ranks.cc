@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "comm/in_process/in_process.h"
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 
@@ -30,7 +30,7 @@ RankOutcome run_ranks_and_collect(int n, const RankFunction& function) {
     }
   };
 
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
   threads.reserve(static_cast<size_t>(n));
   for (int rank = 0; rank < n; ++rank) {
     try {
@@ -40,7 +40,7 @@ RankOutcome run_ranks_and_collect(int n, const RankFunction& function) {
       failed(rank, e.what());
     }
   }
-  for (std::thread& t : threads) t.join();
+  for (Thread& t : threads) t.join();
   outcome.first_failed = first_failed;
   return outcome;
 }

@@ -7,6 +7,8 @@
 
 #include "comm/mpi/mpi_channel.h"
 #include "comm/mpi/poller.h"
+#include "comm/work_state.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 namespace {
@@ -61,6 +63,7 @@ class MpiTransport final : public Transport {
   bool progress();
   void end_what_is_due();
 
+  const Origin origin_;
   std::unique_ptr<Transport> inner_;
   const MpiOptions options_;
   std::unique_ptr<Exchange> exchange_;
@@ -182,6 +185,13 @@ bool MpiTransport::progress() {
 }
 
 MpiTransport::~MpiTransport() {
+  if (!origin_.here()) {
+    leave_behind(watches_);
+    leave_behind(channels_);
+    leave_behind(inner_);
+    leave_behind(exchange_);
+    return;
+  }
   const Deadline deadline = within(farewell);
   for (const ChannelPtr& c : channels_) c->say_bye();
   const auto all_gone = [&] {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo::mpi_transport {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include "comm/channels/operation.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo::mpi_transport {
 
@@ -31,7 +31,7 @@ class Poller {
 
   const std::function<bool()> progress_;
   std::atomic<bool> leading_{false}, stop_{false};
-  std::thread pump_;
+  Thread pump_;
 };
 
 }  // namespace rondo::mpi_transport

@@ -2,10 +2,9 @@
 
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/gpu/cuda_check.h"
 
 namespace rondo {
@@ -77,7 +76,7 @@ class CallBeside {
  private:
   struct State {
     std::mutex mutex;
-    std::condition_variable changed;
+    ConditionVariable changed;
     bool done = false;
     std::optional<CommError> error;
   };

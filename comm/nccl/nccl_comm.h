@@ -11,12 +11,12 @@
 // Thread safety: members may be called from any thread, group() by one at a time.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 
 #include "comm/nccl/nccl_library.h"
 #include "comm/work.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/device.h"
 
 namespace rondo {
@@ -53,7 +53,7 @@ class NcclComm {
   const Nccl& nccl_;
   ncclComm_t comm_ = nullptr;
   std::mutex mutex_;  // what follows; held while comm_ is asked for its state
-  std::condition_variable left_;
+  ConditionVariable left_;
   int calls_ = 0;  // that are in NCCL
   bool aborted_ = false;
 };

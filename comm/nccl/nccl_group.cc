@@ -1,7 +1,6 @@
 #include "comm/nccl/nccl_group.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -9,7 +8,7 @@
 #include "comm/group/stream_group.h"
 #include "comm/nccl/nccl_ring.h"
 #include "comm/nccl/notices.h"
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/gpu/cuda_check.h"
 
 namespace rondo {
@@ -111,9 +110,9 @@ class Group final : public StreamGroup {
   Buffer flag_;
   std::optional<NcclComm> comm_;
   std::optional<NcclRing> ring_;
-  std::thread aborter_, watchdog_;
+  Thread aborter_, watchdog_;
   std::mutex abort_mutex_;
-  std::condition_variable abort_ended_;
+  ConditionVariable abort_ended_;
   bool aborting_ = true;
 };
 

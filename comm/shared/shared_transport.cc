@@ -6,6 +6,8 @@
 
 #include "comm/shared/shared_channel.h"
 #include "comm/shared/waiting.h"
+#include "comm/work_state.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 namespace {
@@ -77,6 +79,7 @@ class SharedTransport final : public Transport {
     return channels_[static_cast<size_t>(peer)].get();
   }
 
+  const Origin origin_;
   std::unique_ptr<Transport> inner_;
   const std::vector<int> machines_;
   const std::vector<int> peers_;  // with whom memory may be shared
@@ -202,6 +205,13 @@ void SharedTransport::watch_over(int peer) {
 }
 
 SharedTransport::~SharedTransport() {
+  if (!origin_.here()) {
+    leave_behind(watches_);
+    leave_behind(channels_);
+    leave_behind(waiting_);
+    leave_behind(inner_);
+    return;
+  }
   for (const auto& c : channels_) {
     if (c) c->end({CommErrorKind::aborted, -1, "the transport was destroyed"});
   }

@@ -1,6 +1,6 @@
 #include "comm/shared/waiting.h"
 
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo::shared_transport {
 
@@ -13,10 +13,12 @@ void Waiting::stop() {
   stop_ = true;
   bell_.pump_rings.fetch_add(1);
   futex_wake(bell_.pump_rings);
-  if (pump_.joinable()) pump_.join();
-  while (leading_.exchange(true)) {  // the operation it waits for has ended
-    bell_.ring();
-    std::this_thread::yield();
+  if (pump_.joinable()) {
+    pump_.join();
+    while (leading_.exchange(true)) {  // the operation it waits for has ended
+      bell_.ring();
+      std::this_thread::yield();
+    }
   }
   channels_.clear();
 }

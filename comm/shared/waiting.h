@@ -5,11 +5,11 @@
 
 #include <atomic>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "comm/channels/channel.h"
 #include "comm/shared/inbox.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo::shared_transport {
 
@@ -40,7 +40,7 @@ class Waiting {
   Bell& bell_;
   std::vector<std::shared_ptr<channels::Channel>> channels_;
   std::atomic<bool> leading_{false}, stop_{false};
-  std::thread pump_;
+  Thread pump_;
 };
 
 }  // namespace rondo::shared_transport

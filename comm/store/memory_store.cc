@@ -1,18 +1,18 @@
 #include "comm/store/memory_store.h"
 
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "comm/store/store_protocol.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 
 class MemoryTable {
  public:
   std::mutex mutex;
-  std::condition_variable changed;
+  ConditionVariable changed;
   std::map<std::string, std::string> values;
 };
 

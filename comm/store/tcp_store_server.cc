@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <iostream>
 #include <list>
@@ -15,7 +14,7 @@
 #include "comm/socket.h"
 #include "comm/store/store_protocol.h"
 #include "comm/store/tcp_store.h"
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 namespace {
@@ -54,6 +53,7 @@ class TcpStoreServer::Impl {
     thread_ = start_thread("the thread of the store", [this] { serve(); });
   }
   ~Impl() {
+    if (!thread_.joinable()) return;
     ask_for(Wish::stop);
     thread_.join();
   }
@@ -92,10 +92,10 @@ class TcpStoreServer::Impl {
   bool table_changed_ = false;
   int log_lines_ = 0;
   std::mutex mutex_;
-  std::condition_variable granted_;
+  ConditionVariable granted_;
   Wish wish_ = Wish::none;
   bool ended_ = false;  // the thread: the system does not let it poll
-  std::thread thread_;
+  Thread thread_;
 };
 
 void TcpStoreServer::Impl::ask_for(Wish wish) {

@@ -7,12 +7,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "comm/channels/channel_transport.h"
 #include "comm/tcp/meeting.h"
 #include "comm/tcp/tcp_channel.h"
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 namespace {
@@ -53,7 +52,7 @@ class TcpTransport final : public channels::ChannelTransport<World> {
   std::unique_ptr<Meeting> meeting_;
   std::vector<std::shared_ptr<TcpChannel>> connected_;
   Deadline next_look_{};
-  std::thread thread_;
+  Thread thread_;
 };
 
 TcpTransport::TcpTransport(const TcpOptions& options)
@@ -170,17 +169,16 @@ void TcpTransport::look_for_silence() {
 }
 
 TcpTransport::~TcpTransport() {
+  if (!thread_.joinable()) return;
   const Deadline deadline = within(farewell);
   const auto channels = world_.channels();
   world_.say_bye();
   for (const auto& c : channels) {
     if (c) c->wait_for_bye(deadline);
   }
-  if (thread_.joinable()) {
-    stop_ = true;
-    wake();
-    thread_.join();
-  }
+  stop_ = true;
+  wake();
+  thread_.join();
   for (const auto& c : channels) {
     if (c) c->close_connection();
   }

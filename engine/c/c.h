@@ -27,7 +27,9 @@
 // Text is UTF-8 that ends with a zero byte.
 // Options. ..._options_init() fills in the defaults; its `size` is sizeof of the structure, by
 //   which a program and a newer library agree. NULL in place of options means the defaults.
-// The process. The library writes nothing to the terminal and installs no signal handlers.
+// The process. The library writes nothing to the terminal and installs no signal handlers. After
+//   fork() the child may use all that was made before, if no other thread was within a call; only
+//   training is refused there.
 #pragma once
 
 #include <stddef.h>

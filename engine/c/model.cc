@@ -181,9 +181,7 @@ const char* rondo_model_class(const rondo_model* model, int32_t index) {
 rondo_status rondo_state_new(const rondo_model* model, int32_t threads, rondo_state** state) {
   return making<rondo_state>(state, [&] {
     require_given(model, "model");
-    if (threads < 0) fail_input("threads: ", threads, ", expected 0 or more");
-    const int32_t cpus = usable_cpus();
-    const int32_t used = threads == 0 ? cpus : std::min(threads, cpus);
+    const int used = std::min(cpu_threads(threads), usable_cpus());
     return std::make_unique<rondo_state>(Recognizer(model->model, used));
   });
 }

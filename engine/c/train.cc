@@ -4,6 +4,7 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
 #include "engine/train/trainer.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo::c {
 namespace {
@@ -49,8 +50,7 @@ rondo_status rondo_train(const char* toml, const char* name, const rondo_train_o
   return guarded([&] {
     require_given(toml, "toml");
     const auto o = read_options(options, rondo_train_options{}, "rondo_train_options");
-    if (o.threads < 0)
-      fail_input("rondo_train_options: ", o.threads, " threads, expected 0 or more");
+    const int threads = o.threads == 0 ? 0 : cpu_threads(o.threads, "rondo_train_options.threads");
     const Config config = parse_config(toml, name ? name : "the settings");
     Callbacks callbacks(o);
     const SndfileReader audio;
@@ -62,7 +62,7 @@ rondo_status rondo_train(const char* toml, const char* name, const rondo_train_o
     t.images = &images;
     t.observer = &callbacks;
     if (o.stop) t.stop = [&o] { return o.stop(o.user) != 0; };
-    t.threads = o.threads;
+    t.threads = threads;
     t.version = RONDO_VERSION;
     const TrainingSummary s = train(config, t);
     if (!summary) return;

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <utility>
 
 #include "engine/data/batch.h"
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -38,7 +37,7 @@ struct Prefetcher::Slot {
 struct Prefetcher::State {
   int depth = 1;
   std::mutex mutex;
-  std::condition_variable work, ready;
+  ConditionVariable work, ready;
   // In order; the front is delivered next. A thread that is late with an utterance may hold on to a
   // slot that was delivered without it.
   std::deque<std::shared_ptr<Slot>> slots;
@@ -47,7 +46,7 @@ struct Prefetcher::State {
   bool ended = false;            // the source has no more
   std::exception_ptr source_failure;
   bool stop = false;
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
 };
 
 Prefetcher::Prefetcher(const Dataset& dataset, std::function<std::optional<BatchRequest>()> source,
@@ -75,12 +74,13 @@ Prefetcher::Prefetcher(const Dataset& dataset, std::function<std::optional<Batch
 Prefetcher::~Prefetcher() { end(); }
 
 void Prefetcher::end() {
+  if (state_->threads.empty() || !state_->threads.front().joinable()) return;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stop = true;
   }
   state_->work.notify_all();
-  for (std::thread& t : state_->threads) t.join();
+  for (Thread& t : state_->threads) t.join();
 }
 
 Prefetcher::Load Prefetcher::load(int64_t utterance, uint64_t epoch) const {

@@ -74,7 +74,7 @@ struct BatchDecoder::State {
         device(on),
         table(tables.vocabulary, tables.grammar, most_entries),
         stream(on.make_stream()),
-        pool(threads > 0 ? threads : usable_cpus()) {
+        pool(cpu_threads(threads)) {
     const auto classes = static_cast<size_t>(tables.vocabulary.classes());
     for (size_t c = 0; c < classes; ++c)
       extends.push_back(tables.vocabulary.token(static_cast<int32_t>(c)).is_written);

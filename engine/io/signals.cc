@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -17,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -49,7 +48,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 // What the threads of the process tell the watcher.
 struct Shared {
   std::mutex mutex;
-  std::condition_variable changed;
+  ConditionVariable changed;
   bool ending = false, quits = false;
   int held = 0;  // so many StopWaits live
   std::list<fs::path> unfinished;
@@ -192,11 +191,11 @@ sigset_t asking_signals() {
 }
 
 // A thread that takes no signals. Where none can be started, the handler ends the process.
-std::thread start_watcher(int woken) {
+Thread start_watcher(int woken) {
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
+  Thread thread;
   try {
     thread = start_thread("the thread that waits for signals", [woken] { watch(woken); });
   } catch (const Error&) {
@@ -222,7 +221,7 @@ void begin_anew(StartedBy parent) {
 struct SignalGuard::Saved {
   struct sigaction actions[std::size(asking)];
   int woken = -1;
-  std::thread watcher;
+  Thread watcher;
 };
 
 SignalGuard::SignalGuard(StartedBy parent) : saved_(std::make_unique<Saved>()) {

@@ -18,9 +18,10 @@ StopPatience::StopPatience(std::function<bool()> stop, std::function<void(Durati
     : stop_(std::move(stop)),
       give_up_(std::move(give_up)),
       least_(least),
-      thread_([this] { run(); }) {}
+      thread_(start_thread("the thread that ends waiting for others", [this] { run(); })) {}
 
 StopPatience::~StopPatience() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;

@@ -8,10 +8,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <thread>
+
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 
@@ -49,11 +49,11 @@ class StopPatience {
   const std::function<void(Duration)> give_up_;
   const Duration least_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  ConditionVariable changed_;
   bool ends_ = false, watches_ = false;
   std::chrono::steady_clock::time_point began_{};
   Duration patience_{};  // with what is watched; 0: without end
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace rondo

@@ -1,13 +1,11 @@
 #include "engine/reduce/long_work.h"
 
 #include <array>
-#include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <vector>
 
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 
 namespace rondo {
 namespace {
@@ -64,12 +62,13 @@ class News {
   }
 
   void stop() {
+    if (!thread_.joinable()) return;
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
     stopped_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    thread_.join();
   }
 
   ProcessGroup& group_;
@@ -77,9 +76,9 @@ class News {
   std::vector<int> others_;  // to be told, and heard
   std::vector<Work> told_;
   std::mutex mutex_;
-  std::condition_variable stopped_;
+  ConditionVariable stopped_;
   bool stop_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "engine/train/state/run_learning_rate.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -556,6 +557,7 @@ class Trainer {
 }  // namespace
 
 TrainingSummary train(const Config& config, const TrainerOptions& options) {
+  refuse_after_fork("training");
   std::optional<Manifest> training;
   // Before the checkpoint directory is made.
   const auto check = [&] {

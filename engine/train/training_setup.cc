@@ -371,7 +371,7 @@ class Setup {
     ranks_.sum(std::span(&open, 1));
     if (open > 0 || input_kind(config_.features.type) != InputKind::recording) return;
     lengths_.emplace(*options_.audio);
-    const int threads = config_.training.threads > 0 ? config_.training.threads : usable_cpus();
+    const int threads = cpu_threads(config_.training.threads, "training.threads");
     together_at_length(ranks_, patience(), [&] {
       if (!training_) training_ = read_manifest(config_.data.train);
       lengths_->look_at(*training_, ranks_, threads);

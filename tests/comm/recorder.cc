@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "comm/work_state.h"
 #include "tests/comm/decorators.h"
 
 namespace rondo {

@@ -11,6 +11,7 @@
 
 #include "comm/socket.h"
 #include "comm/store/store.h"
+#include "comm/work_state.h"
 
 namespace rondo {
 namespace {

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/work_state.h"
 #include "tests/comm/decorators.h"
 
 namespace rondo {

@@ -207,7 +207,7 @@ CorpusReport prepare_speech_demo(const PrepareSpeechDemoOptions& options) {
   const int64_t total = options.train + options.dev + options.test;
   int64_t done = 0;
   std::mutex mutex;
-  ThreadPool pool(options.threads > 0 ? options.threads : usable_cpus());
+  ThreadPool pool(cpu_threads(options.threads, "--threads"));
   const auto make_all = [&](const char* name, std::vector<Utterance>& utterances) {
     Split split{name, std::vector<ManifestEntry>(utterances.size())};
     pool.for_each(static_cast<int64_t>(utterances.size()), [&](int64_t i) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <thread>
@@ -13,7 +12,7 @@
 #include "comm/sha256.h"
 #include "comm/store/tcp_store.h"
 #include "engine/io/signals.h"
-#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -391,11 +390,11 @@ class Line {
   const std::unique_ptr<TcpStore> store_;
   const int node_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  ConditionVariable changed_;
   State state_;
   bool ends_ = false, tells_trouble_ = false;
   std::optional<Outcome> outcome_;
-  std::thread thread_;
+  Thread thread_;
 };
 
 // The launcher of another node.

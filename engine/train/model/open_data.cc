@@ -155,7 +155,7 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
   o.target = use == DataUse::inference ? TargetKind::none : target_kind(config.task);
   o.classes = names.classes;
   o.max_frames = use == DataUse::training ? config.data.max_frames : 0;
-  o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
+  o.threads = cpu_threads(config.training.threads, "training.threads");
   if (use == DataUse::training) {
     o.augment = config.augment;
     o.noises = noise_recordings(config, readers.audio);

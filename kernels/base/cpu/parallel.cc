@@ -8,11 +8,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "kernels/base/cpu/cgroup.h"
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/error.h"
 
 #if defined(__x86_64__)
@@ -48,26 +48,35 @@ void SpinBarrier::arrive_and_wait() {
   }
 }
 
-std::thread start_thread(const std::string& what, std::function<void()> body) {
-  try {
-    return std::thread(std::move(body));
-  } catch (const std::system_error& e) {
-    throw NoThread(str(what, " cannot be started: ", e.code().message(),
-                       "; there is a limit on processes or memory"));
-  }
-}
-
-struct ThreadPool::State {
+struct ThreadPool::Crew {
+  const Origin origin;
   std::mutex call_mutex;  // one call at a time
   std::mutex mutex;
-  std::condition_variable wake, done;
-  std::vector<std::thread> threads;
+  ConditionVariable wake, done;
+  std::vector<Thread> threads;
   const FunctionRef<void(int)>* body = nullptr;
   std::atomic<uint64_t> call{0};
   std::atomic<int> running{0};
   int workers = 0;
   bool stop = false;
   std::exception_ptr error;
+
+  explicit Crew(int size) {
+    note_work();
+    threads.reserve(static_cast<size_t>(size) - 1);
+    try {
+      for (int i = 1; i < size; ++i) {
+        threads.push_back(
+            start_thread(str("thread ", i + 1, " of ", size), [this, i] { work(i); }));
+      }
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+  ~Crew() { end(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
 
   void work(int index) {
     uint64_t seen = 0;
@@ -98,7 +107,8 @@ struct ThreadPool::State {
       stop = true;
     }
     wake.notify_all();
-    for (auto& t : threads) t.join();
+    for (Thread& t : threads) t.join();
+    threads.clear();
   }
 
   void invoke(const FunctionRef<void(int)>& job, int index) {
@@ -111,23 +121,26 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int threads) : size_(threads) {
   RONDO_CHECK(threads >= 1, "a pool needs at least one thread, got ", threads);
-  state_->threads.reserve(static_cast<size_t>(threads) - 1);
-  try {
-    for (int i = 1; i < threads; ++i) {
-      state_->threads.push_back(start_thread(str("thread ", i + 1, " of ", threads),
-                                             [state = state_.get(), i] { state->work(i); }));
-    }
-  } catch (...) {
-    state_->end();
-    throw;
-  }
+  crew_ = new Crew(threads);
 }
 
-ThreadPool::~ThreadPool() { state_->end(); }
+// A crew of a parent process is left as it is: its threads are not here, and its mutex may be
+// locked by one of them.
+ThreadPool::~ThreadPool() {
+  Crew* const last = crew_;
+  if (last->origin.here()) delete last;
+}
 
-int ThreadPool::size() const { return static_cast<int>(state_->threads.size()) + 1; }
+// Of several threads that find the crew of a parent process, the first to have a new one wins.
+ThreadPool::Crew& ThreadPool::crew() {
+  Crew* present = crew_.load();
+  if (present->origin.here()) return *present;
+  auto anew = std::make_unique<Crew>(size_);
+  if (crew_.compare_exchange_strong(present, anew.get())) return *anew.release();
+  return *present;
+}
 
 void ThreadPool::run(FunctionRef<void(int)> body, int workers) {
   if (workers <= 0 || workers > size()) workers = size();
@@ -135,7 +148,7 @@ void ThreadPool::run(FunctionRef<void(int)> body, int workers) {
     body(0);
     return;
   }
-  State& s = *state_;
+  Crew& s = crew();
   std::lock_guard call_lock(s.call_mutex);
   {
     std::lock_guard lock(s.mutex);
@@ -186,6 +199,15 @@ int usable_cpus() {
   static const std::optional<double> quota = cgroup_cpus();
   if (quota && *quota < cpus) cpus = static_cast<int>(*quota);
   return std::max(cpus, 1);
+}
+
+int cpu_threads(int64_t wanted, const char* setting) {
+  if (wanted == 0) return usable_cpus();
+  const int most = std::max(256, 16 * usable_cpus());
+  if (wanted < 0 || wanted > most) {
+    fail_input(setting, ": ", wanted, ", expected 1 to ", most, ", or 0 for one per CPU");
+  }
+  return static_cast<int>(wanted);
 }
 
 }  // namespace rondo

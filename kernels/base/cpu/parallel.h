@@ -3,10 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
 #include <type_traits>
 
 #include "kernels/base/error.h"
@@ -40,15 +36,11 @@ class NoThread : public InputError {
   using InputError::InputError;
 };
 
-// A thread of the host. Every thread of the library is started here, because a std::thread that
-// cannot be made throws something that names nothing. Throws NoThread: "WHAT cannot be started:
-// ...".
-std::thread start_thread(const std::string& what, std::function<void()> body);
-
 // Threads that are created once; throws NoThread, without a thread left, if one cannot be. The
 // calling thread is worker 0 of every call; size() == 1 runs everything inline. One call at a time
 // per pool (calls from several threads are serialised). The first exception thrown by a worker is
-// rethrown in the caller.
+// rethrown in the caller. In a process made by fork() the first call that needs threads starts them
+// anew.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);
@@ -56,7 +48,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int size() const;
+  int size() const { return size_; }
 
   // body(worker) on `workers` threads at once (0 = all). They really run concurrently, so they
   // may meet at a SpinBarrier.
@@ -71,12 +63,19 @@ class ThreadPool {
   void for_each(int64_t n, FunctionRef<void(int64_t)> body);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Crew;
+  Crew& crew();
+
+  const int size_;
+  std::atomic<Crew*> crew_;
 };
 
 // The CPUs this process may use, at least 1: its affinity, and what quotas of cgroups are worth.
 int usable_cpus();
+
+// The threads that a setting asks for: 0 stands for usable_cpus(). Throws InputError, which names
+// `setting`, for less than 0, and for more than 256 and more than 16 per CPU.
+int cpu_threads(int64_t wanted, const char* setting = "threads");
 
 // A barrier for `n` threads that run concurrently: spins briefly, then yields, because the cores
 // may be shared with others.

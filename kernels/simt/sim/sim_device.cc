@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/cpu/thread.h"
 #include "kernels/base/error.h"
 #include "kernels/simt/sim/observer.h"
 
@@ -174,7 +174,7 @@ class Queues {
   void drain(SimStream* target, const Mark* mark, Lock& lock);
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  ConditionVariable changed_;
   std::vector<SimStream*> streams_;
   std::mt19937_64 random_;
   uint64_t seed_ = 0;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tones.h"
 
@@ -303,6 +305,42 @@ static void share(const rondo_model* model) {
   pthread_attr_destroy(&small);
 }
 
+// In a process made by fork() the parent's model and state go on, and training is refused.
+static void after_fork(const rondo_model* model) {
+  static float sound[room];
+  char said[most_letters + 1];
+  const size_t n = make_tones(9200, said, sound);
+  const rondo_input input = samples_of(sound, n);
+  rondo_state *state, *other;
+  rondo_result *before, *after;
+  OK(rondo_state_new(model, 2, &state));
+  OK(rondo_run(state, &input, 1, &before));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    OK(rondo_run(state, &input, 1, &after));
+    CHECK(strcmp(rondo_result_text(before), rondo_result_text(after)) == 0);
+    rondo_result_free(after);
+    OK(rondo_state_new(model, 2, &other));
+    OK(rondo_run(other, &input, 1, &after));
+    CHECK(strcmp(rondo_result_text(before), rondo_result_text(after)) == 0);
+    FAILS(rondo_train("", "test.toml", NULL, NULL), "training: this process was forked");
+    rondo_result_free(after);
+    rondo_state_free(other);
+    rondo_state_free(state);
+    _exit(0);
+  }
+  int status = -1;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  OK(rondo_run(state, &input, 1, &after));
+  CHECK(strcmp(rondo_result_text(before), rondo_result_text(after)) == 0);
+  rondo_result_free(before);
+  rondo_result_free(after);
+  rondo_state_free(state);
+  FAILS(rondo_state_new(model, -1, &state), "threads: -1, expected 1 to ");
+  FAILS(rondo_state_new(model, 100000, &state), "threads: 100000, expected 1 to ");
+}
+
 // ---- Streams
 
 static void stream(const rondo_model* model) {
@@ -577,6 +615,7 @@ int main(int argc, char** argv) {
   rondo_model* model = open_model();
   transcribe(model);
   share(model);
+  after_fork(model);
   stream(model);
   decode(model);
   rondo_model_free(model);

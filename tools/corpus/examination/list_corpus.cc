@@ -289,7 +289,7 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
 void cut_lines(std::vector<ListedUtterance>& list, const ImageReader& images,
                const corpus::CorpusFolder& folder, int threads) {
   folder.make_folder("lines");
-  ThreadPool pool(threads > 0 ? threads : usable_cpus());
+  ThreadPool pool(cpu_threads(threads, "--threads"));
   pool.for_each(static_cast<int64_t>(list.size()), [&](int64_t i) {
     ListedUtterance& u = list[static_cast<size_t>(i)];
     if (u.region.is_whole()) return;
@@ -314,7 +314,7 @@ void write_salvaged(std::vector<ListedUtterance>& list, const corpus::CorpusFold
   if (cut_off.empty()) return;
   folder.make_folder("wav");
   const SndfileReader whatever_there_is({.salvage = true});
-  ThreadPool pool(threads > 0 ? threads : usable_cpus());
+  ThreadPool pool(cpu_threads(threads, "--threads"));
   pool.for_each(static_cast<int64_t>(cut_off.size()), [&](int64_t i) {
     ListedUtterance& u = *cut_off[static_cast<size_t>(i)];
     char name[48];
