@@ -91,17 +91,6 @@ Work of_features(double seconds, const SoundConfig& c) {
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// OpenBLAS's threads begin with the program, and turn round for some 0.1 s before they sleep: time
-// that std::clock() would count for the first row.
-void wait_for_other_threads() {
-  constexpr auto pause = std::chrono::milliseconds(20);
-  for (int i = 0; i < 100; ++i) {
-    const double before = cpu_seconds();
-    std::this_thread::sleep_for(pause);
-    if (cpu_seconds() - before < 0.002) return;
-  }
-}
-
 template <class F>
 void row(const char* name, double audio_seconds, int threads, const Work& work, F&& run) {
   std::vector<double> times;
@@ -121,7 +110,6 @@ void row(const char* name, double audio_seconds, int threads, const Work& work, 
   const double hours = audio_seconds / 3600, median = times[times.size() / 2];
   const double gflops = work.flops / median * 1e-9, gbytes = work.bytes / median * 1e-9;
   const Peaks& peaks = peaks_of(threads);
-  wait_for_other_threads();
   std::printf(
       "{\"op\": \"front_end\", \"case\": \"%s\", \"dtype\": \"%s\", \"shape\": %s, "
       "\"threads\": %d, \"runs\": %zu, \"median_us\": %.1f, \"min_us\": %.1f, "
@@ -242,7 +230,6 @@ int main(int argc, char** argv) {
               cpu.avx512 ? "avx512"
               : cpu.avx2 ? "avx2"
                          : "generic");
-  wait_for_other_threads();
   features_rows();
   samples_rows();
   corpus_rows();

@@ -21,7 +21,7 @@ constexpr Row rows[] = {
     {"gemm", "cublaslt", true,
      "cuBLASLt is there; f32 or bf16; rows counted on the GPU only with spare ones"},
     {"gemm", "all_rows", true, "f32 or bf16; rows counted on the GPU only with spare ones"},
-    {"gemm", "openblas", false, "f32 or f64; sizes and strides below 2^31"},
+    {"gemm", "f64", false, "f64"},
     {"beam_search", "block", true, "f32 or bf16; a beam of 128 at most; 1024 classes at most"},
     {"loss_totals", "", true, "f32 losses"},
     {"", "", true, "f32 or bf16"},

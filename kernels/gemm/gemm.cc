@@ -130,11 +130,9 @@ std::span<const Variant> gemm_variants() {
       blocked<amx>("amx"),
       blocked<avx512_bf16>("avx512bf16"),
       blocked<avx512>("avx512"),
-      blocked<avx2>(
-          "avx2"),  // as fast as OpenBLAS on AVX2, and leaves its process-wide state alone
-      variant<GemmArgs, gemm_openblas>("openblas", Backend::cpu, Role::standard,
-                                       gemm_openblas_accepts),
+      blocked<avx2>("avx2"),
       blocked<generic>("generic"),
+      variant<GemmArgs, gemm_f64>("f64", Backend::cpu, Role::standard, gemm_f64_accepts),
 #ifdef RONDO_WITH_CUBLASLT
       variant<GemmArgs, gemm_cublaslt>("cublaslt", Backend::cuda, Role::standard,
                                        gemm_cublaslt_accepts),

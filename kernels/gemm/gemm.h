@@ -19,7 +19,7 @@
 // beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
 // Aliasing: c aliases nothing.
 // Determinism: bitwise, for any thread count: threads split m and n, never k. In all variants but
-//   `openblas` and `cublaslt` a row of c also has the same bits whatever other rows are computed
+//   `cublaslt` a row of c also has the same bits whatever other rows are computed
 //   with it, so that results do not depend on how utterances are batched or cut into chunks.
 //
 // Algorithm: K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).

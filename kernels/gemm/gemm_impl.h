@@ -26,8 +26,8 @@ void gemm_each(const GemmArgs& args, F f) {
 
 void gemm_ref(const Context& context, const GemmArgs& args);
 
-bool gemm_openblas_accepts(const Context& context, const void* args);
-void gemm_openblas(const Context& context, const GemmArgs& args);
+bool gemm_f64_accepts(const Context& context, const void* args);
+void gemm_f64(const Context& context, const GemmArgs& args);
 
 RONDO_DECLARE_GPU(gemm_gpu, GemmArgs);
 

@@ -224,7 +224,7 @@ struct Control {
       for (int i = 0; i < 4; ++i) std::next_permutation(order.begin(), order.end());
       add(train_alone(data, o, order), want);
     }
-    for (const char* variant : {"generic", "avx2", "openblas"}) {
+    for (const char* variant : {"generic", "avx2"}) {
       prefer_variant("gemm", variant);
       const Curve other = train_alone(data, o);
       prefer_variant("gemm", "");

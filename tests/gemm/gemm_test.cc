@@ -1,10 +1,7 @@
-// What checkop cannot see of gemm: broken contracts, non-finite values, OpenBLAS's own state.
-#include <cblas.h>
-
+// What checkop cannot see of gemm: broken contracts, non-finite values.
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "kernels/base/cpu/parallel.h"
@@ -103,7 +100,6 @@ TEST_CASE("a row has the same bits alone as among others") {
     }
   }
   for (const Variant* v : usable_variants(p)) {
-    if (std::strcmp(v->name, "openblas") == 0) continue;
     INFO(v->name);
     p.args.m = n;
     v->run(p.context, &p.args);
@@ -153,20 +149,4 @@ TEST_CASE("a workspace that is too small is refused") {
     }
   }
   CHECK(refused > 0);  // the variant that needs most
-}
-
-TEST_CASE("OpenBLAS's thread count is what it was, also after concurrent products") {
-  const int before = openblas_get_num_threads();
-  openblas_set_num_threads(2);
-  REQUIRE(openblas_get_num_threads() == 2);
-  const auto work = [] {
-    ThreadPool pool(1);
-    Product p(pool, 130, DType::f64);
-    for (int i = 0; i < 30; ++i) select_variant(p.context, "gemm", &p.args).run(p.context, &p.args);
-  };
-  std::thread first(work), second(work);
-  first.join();
-  second.join();
-  CHECK(openblas_get_num_threads() == 2);
-  openblas_set_num_threads(before);
 }
