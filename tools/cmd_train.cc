@@ -15,6 +15,7 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
 #include "engine/io/checkpoint.h"
+#include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
@@ -42,7 +43,7 @@ namespace {
 struct TrainOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   bool resume = false, resume_or_start = false;
-  bool lockstep = false, help_config = false, print_config = false, list = false;
+  bool lockstep = false, help_config = false, print_config = false, list = false, json = false;
   std::string show;  // a recipe
   std::string init_from, alphabet, replacements;
   DeviceChoice device;
@@ -246,16 +247,31 @@ std::string stopped_early(const Config& config, bool resumes) {
   return str(what, "; go on with: rondo train --resume ", run);
 }
 
-int tell(const Config& config, const TrainingSummary& s, bool print) {
-  if (!print) return s.stopped_by_signal ? 128 + (stop_signal() ? stop_signal() : SIGTERM) : 0;
+// How a run ended, for scripts.
+Json summary_json(const Config& config, const TrainingSummary& s) {
+  const std::string& run = config.training.checkpoint_dir;
+  Json j = Json::object({{"run", run},
+                         {"model", run + "/model.safetensors"},
+                         {"steps", s.steps},
+                         {"epochs", s.epochs},
+                         {"seconds", s.seconds},
+                         {"stopped", s.stopped_by_signal}});
+  if (std::isfinite(s.best_metric)) {
+    j["metric"] = name_of(s.chosen_by);
+    j["best"] = s.best_metric;
+  }
+  return j;
+}
+
+void tell_text(const Config& config, const TrainingSummary& s) {
   if (s.stopped_by_signal && s.steps == 0) {
     std::printf("%s\n", stopped_early(config, false).c_str());
-    return 128 + (stop_signal() ? stop_signal() : SIGTERM);
+    return;
   }
   if (s.stopped_by_signal) {
     std::printf("stopped by a signal after step %lld; go on with: rondo train --resume %s\n",
                 static_cast<long long>(s.steps), config.training.checkpoint_dir.c_str());
-    return 128 + (stop_signal() ? stop_signal() : SIGTERM);
+    return;
   }
   std::printf("trained %s, %s in %.0f s; waited for input %.1f%% of the time\n",
               counted(s.steps, "step").c_str(), counted(s.epochs, "epoch").c_str(), s.seconds,
@@ -265,7 +281,13 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
     std::printf(" (dev %s)", metric_text(s.chosen_by, s.best_metric).c_str());
   }
   std::printf("\n");
-  return 0;
+}
+
+// The exit code.
+int tell(const TrainOptions& o, const Config& config, const TrainingSummary& s, bool print) {
+  if (print) tell_text(config, s);
+  if (print && o.json) std::printf("%s\n", summary_json(config, s).dump_replacing().c_str());
+  return s.stopped_by_signal ? 128 + (stop_signal() ? stop_signal() : SIGTERM) : 0;
 }
 
 // --data was a number of replicas before it had a name of its own.
@@ -350,10 +372,10 @@ int run_train(const TrainOptions& given) {
   }
   if (place && place->elastic) {
     const TrainingSummary s = train_elastically(config, t, o.device, *place);
-    return tell(config, s, place->rank == 0);
+    return tell(o, config, s, place->rank == 0);
   }
-  if (place) return tell(config, train_as_rank(config, t, o.device, *place), place->rank == 0);
-  return tell(config,
+  if (place) return tell(o, config, train_as_rank(config, t, o.device, *place), place->rank == 0);
+  return tell(o, config,
               o.ranks > 1 ? train_in_threads(config, t, o.device, o.ranks) : train_alone(config, t),
               true);
 }
@@ -407,6 +429,7 @@ void add_train(Command& program) {
                      "draw what every rank did in the last update, as SVG");
   command.add_flag("--lockstep-ref", o->lockstep,
                    "run every kernel beside its reference and stop at the first difference (slow)");
+  command.add_flag("--json", o->json, "at the end a line of JSON, for scripts");
   command.add_flag("--help-config", o->help_config, "list all settings with their defaults");
   command.add_flag("--print-config", o->print_config, "print the resolved settings and stop");
   command.footer("\nExample:  rondo train fsdd data=digits training.checkpoint_dir=run\n");

@@ -106,6 +106,7 @@ int main(int argc, char** argv) {
   rondo::add_train(line);
   rondo::add_launch(line);
   rondo::add_eval(line);
+  rondo::add_score(line);
   rondo::add_transcribe(line);
   rondo::add_predict(line);
   rondo::add_lm(line);
@@ -114,6 +115,7 @@ int main(int argc, char** argv) {
   rondo::add_convert(line);
   rondo::add_tune(line);
   rondo::add_info(line);
+  rondo::add_card(line);
   rondo::add_bench(line);
   rondo::add_plan(line);
   const auto tell = [](const char* message) {

@@ -224,6 +224,37 @@ def test_other_tasks():
                 check(sum(cells) == 2 * 12, "the matrix and its sums:", cells)
 
 
+def test_the_card_of_a_model():
+    with folder() as root:
+        tone_corpus(root, train=6, dev=3)
+        out, _ = train(root, root / "run", "training.epochs=1", "--json", base=TONE)
+        last = json.loads(out.splitlines()[-1])
+        validation = log_of(root / "run", "validation")[-1]
+        check(last["run"] == str(root / "run") and last["steps"] == validation["step"] and not last["stopped"], last)
+        check(last["epochs"] == 1 and last["best"] == validation[last["metric"]], last, validation)
+        rates, _ = run("eval", root / "run", root / "dev.jsonl", "--json")
+        (root / "rates.json").write_text(rates)
+        rates = json.loads(rates)["all"]
+        card, err = run("card", root / "run", "--test", root / "rates.json", "--language", "en", "--license", "mit",
+                        "--name", 'tones "and" noise: 1')
+        front, text = card.split("---\n")[1:]
+        for line in ('language: "en"', 'license: "mit"', "pipeline_tag: automatic-speech-recognition",
+                     '- name: "tones \\"and\\" noise: 1"', '      name: "dev.jsonl"', "    - type: wer",
+                     f"      value: {100 * rates['wer']:.2f}"):
+            check(line in front.splitlines(), line, front)
+        for part in ("3 utterances", "6 utterances", "`a` `b` `c`", f"WER {100 * rates['wer']:.2f} %", "[optimizer]",
+                     "sound of 8000 Hz"):
+            check(part in text, part, text)
+        check(err == "", err)
+        (root / "train.jsonl").unlink()
+        run("card", root / "run", says="| `train.jsonl` | not at hand")
+        for wrong in ("{", "[]", '{"model": 1}', '{"model": "m", "manifest": "x", "utterances": 1}'):
+            (root / "rates.json").write_text(wrong)
+            fails("card", root / "run", "--test", root / "rates.json", errs=["rates.json: ", "eval --json"],
+                  lines=1 + ('"m"' in wrong))
+        fails("card", root / "nowhere", errs="nowhere")
+
+
 def test_a_page_that_cannot_be_written():
     root = root_of_place()
     for file, sentence in ((root / "dev.jsonl", "--report: '{}' would overwrite the manifest"),

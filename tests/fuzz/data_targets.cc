@@ -28,6 +28,7 @@
 #include "tests/train/tesseract_file.h"
 #include "tools/corpus/lists/csv.h"
 #include "tools/corpus/lists/layouts.h"
+#include "tools/corpus/lists/named_texts.h"
 #include "tools/corpus/lists/read_text.h"
 #include "tools/corpus/lists/tar.h"
 
@@ -422,6 +423,35 @@ std::vector<std::string> sound_format_seeds() {
           "NIST_1A\n   1024\n"};
 }
 
+// In every form, because the ending of a file is not among the bytes.
+void run_named_texts(std::span<const std::byte> bytes) {
+  for (const char* file : {"x.jsonl", "x.trn", "x.ctm", "x"}) {
+    for (const bool ids : {false, true}) {
+      try {
+        const NamedTexts a = parse_named_texts(text_of(bytes), file, ids, TextRole::reference);
+        const NamedTexts b = parse_named_texts(text_of(bytes), file, ids, TextRole::hypothesis);
+        const TextPairs pairs = pair_texts(a, b);
+        require(pairs.hypotheses.size() == a.texts.size() && pairs.left_over.empty(),
+                "a file has not the names of itself");
+        for (size_t i = 0; i < a.texts.size(); ++i) {
+          require(pairs.hypotheses[i] == &b.texts[i], "a text belongs to another of itself");
+        }
+      } catch (const InputError& e) {
+        require(std::string_view(e.what()).size() < 1000, "a long message");
+      }
+    }
+  }
+}
+
+std::vector<std::string> named_texts_seeds() {
+  return {"one two (a1)\n;; x\nthree (a2)\n", "a1 1 0.5 0.2 one 0.9\na1 2 .1 0.2 two\n",
+          "a1 one\n\na2\t two\r\n",
+          R"({"id": "a", "text": "b", "begin": 1})"
+          "\n"
+          R"({"audio_filepath": "c", "offset": 2.5, "reference": "d", "hypothesis": "e"})"
+          "\n"};
+}
+
 void run_kaldi(std::span<const std::byte> bytes) {
   const data::KaldiHeader header = data::parse_kaldi_header(bytes, "x.ark");
   const std::vector<float> values = data::kaldi_floats(bytes, header, "x.ark");
@@ -495,6 +525,7 @@ std::span<const FuzzTarget> data_targets() {
       {"nemo", run_nemo, nemo_seeds},
       {"sound_format", run_sound_format, sound_format_seeds},
       {"kaldi", run_kaldi, kaldi_seeds},
+      {"named_texts", run_named_texts, named_texts_seeds},
       {"tar", run_tar, tar_seeds},
   };
   return targets;

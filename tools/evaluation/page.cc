@@ -1,5 +1,6 @@
-// What rondo eval --report writes.
+// What rondo eval and rondo score write with --report.
 #include <cmath>
+#include <limits>
 
 #include "engine/config/metric.h"
 #include "engine/report/progress.h"
@@ -74,9 +75,21 @@ std::vector<std::string> remarks_of(const EvalResults& r) {
   return remarks;
 }
 
+report::EvaluationPage page_of_texts(const EvalResults& r) {
+  report::EvaluationPage page;
+  page.title = str("Errors in ", r.hypotheses);
+  page.facts = {{"reference", r.manifest},
+                {"hypothesis", r.hypotheses},
+                {"utterances", std::to_string(r.evaluation.utterances)}};
+  page.loss = std::numeric_limits<double>::quiet_NaN();
+  page.transcription = transcription_of(r);
+  return page;
+}
+
 }  // namespace
 
 report::EvaluationPage results_page(const EvalResults& r) {
+  if (!r.hypotheses.empty()) return page_of_texts(r);
   const Evaluation& e = r.evaluation;
   report::EvaluationPage page;
   page.title = str("Evaluation of ", r.model);

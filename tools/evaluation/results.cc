@@ -1,4 +1,4 @@
-// What rondo eval says: text and JSON.
+// What rondo eval and rondo score say: text and JSON.
 #include "tools/evaluation/results.h"
 
 #include <algorithm>
@@ -133,6 +133,7 @@ void print_rates_of_ctc(const EvalResults& r) {
     std::printf("without punctuation: WER %s\n", percent_text(bare->rate()).c_str());
   if (r.unwritable) print_unwritable(*r.unwritable, e.errors, noun);
   for (const auto& [value, rates] : r.groups) print_rates(group_label(r, value), rates, noun);
+  if (!r.hypotheses.empty()) return;
   std::printf("loss %s per %s", loss_text(e.loss).c_str(), noun);
   if (e.infeasible) {
     std::printf(", without %lld whose text is too long for their frames",
@@ -150,8 +151,9 @@ void print_errors(const ErrorAnalysis& errors, const char* noun) {
   if (!confused.empty()) std::printf("most confused: %s\n", confused.c_str());
   if (errors.worst().empty()) return;
   const report::AlignedUtterance& worst = errors.worst().front();
-  std::printf("worst %s: %s, %s (%s in %s)\n", noun, worst.name.c_str(),
-              printable(worst.note).c_str(), counted(worst.words.errors(), "error").c_str(),
+  std::printf("worst %s: %s%s%s (%s in %s)\n", noun, printable(worst.name).c_str(),
+              worst.note.empty() ? "" : ", ", printable(worst.note).c_str(),
+              counted(worst.words.errors(), "error").c_str(),
               counted(worst.words.reference, "word").c_str());
 }
 
@@ -236,12 +238,17 @@ void print_text(const EvalResults& r) {
 
 Json results_json(const EvalResults& r) {
   const Evaluation& e = r.evaluation;
-  Json j = Json::object({{"model", r.model_file},
-                         {"manifest", r.manifest},
-                         {"loss", std::isnan(e.loss) ? Json() : Json(e.loss)},
-                         {"utterances", e.utterances},
-                         {"seconds", e.seconds},
-                         {"audio_seconds", e.audio_seconds}});
+  Json j = Json::object({{"reference", r.manifest}, {"hypothesis", r.hypotheses}});
+  if (r.hypotheses.empty()) {
+    j = Json::object({{"model", r.model_file},
+                      {"manifest", r.manifest},
+                      {"loss", std::isnan(e.loss) ? Json() : Json(e.loss)}});
+  }
+  j["utterances"] = e.utterances;
+  if (r.hypotheses.empty()) {
+    j["seconds"] = e.seconds;
+    j["audio_seconds"] = e.audio_seconds;
+  }
   if (!r.others.empty()) j["averaged_with"] = r.others;
   if (r.task == Task::ctc) {
     Json all = rates_json(e.errors);

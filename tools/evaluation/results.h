@@ -1,4 +1,5 @@
-// What `rondo eval` finds, and the forms in which it tells it: text, JSON, a page.
+// What `rondo eval` and `rondo score` find, and the forms in which they tell it: text, JSON, a
+// page.
 #pragma once
 
 #include <map>
@@ -22,7 +23,8 @@ namespace rondo {
 
 struct EvalResults {
   std::string model, model_file, manifest;  // as given; the file that was read
-  std::vector<std::string> others;          // that it was averaged with, as given
+  std::string hypotheses;           // a file of texts, of which no model is known; empty: a model's
+  std::vector<std::string> others;  // that it was averaged with, as given
   Task task = Task::ctc;
   InputKind kind = InputKind::recording;  // of the data
   Evaluation evaluation;

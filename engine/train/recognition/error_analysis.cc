@@ -32,10 +32,11 @@ std::vector<report::EditMark> marks_of(const std::vector<TextEdit>& edits) {
 
 std::string note_of(const EvaluatedUtterance& u) {
   std::string note;
-  for (const std::string& part : {u.path, u.speaker}) {
-    if (!part.empty()) note += part + ", ";
+  for (const std::string& part :
+       {u.path, u.speaker, u.length > 0 ? length_text(u) : std::string()}) {
+    if (!part.empty()) note += (note.empty() ? "" : ", ") + part;
   }
-  return note + length_text(u);
+  return note;
 }
 
 // The words of one side, with spaces between them.

@@ -1,0 +1,314 @@
+#include "tools/corpus/lists/named_texts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include "engine/io/json.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
+#include "kernels/base/error.h"
+#include "tools/corpus/lists/read_text.h"
+
+namespace rondo {
+namespace {
+
+constexpr size_t quoted = 80;  // of what is outside, in messages
+
+// One line of a file, for those who take it apart.
+struct Line {
+  const std::string& file;
+  size_t number;  // from 1
+  std::string_view text;
+
+  template <class... What>
+  [[noreturn]] void fail(const What&... what) const {
+    fail_input(file, ":", number, ": ", what...);
+  }
+};
+
+std::string_view trimmed(std::string_view text) {
+  constexpr const char* space = " \t\r";
+  const size_t begin = text.find_first_not_of(space);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(space) - begin + 1);
+}
+
+// What stands before the first space, which with those behind it is taken away.
+std::string_view take_word(std::string_view& text) {
+  const size_t end = std::min(text.find_first_of(" \t"), text.size());
+  const std::string_view word = text.substr(0, end);
+  text = trimmed(text.substr(end));
+  return word;
+}
+
+NamedText of_id_line(const Line& line) {
+  std::string_view rest = trimmed(line.text);
+  NamedText t;
+  t.name = take_word(rest);
+  t.text = rest;
+  return t;
+}
+
+NamedText of_trn_line(const Line& line) {
+  const std::string_view text = trimmed(line.text);
+  const size_t open = text.rfind('(');
+  if (!text.ends_with(')') || open == std::string_view::npos || open + 2 == text.size()) {
+    line.fail("'", printable_start(text, quoted), "', expected a text and its name in parentheses");
+  }
+  NamedText t;
+  t.name = text.substr(open + 1, text.size() - open - 2);
+  t.text = trimmed(text.substr(0, open));
+  return t;
+}
+
+std::string field_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// The first of these fields that the line has, as text.
+template <size_t n>
+std::optional<std::string> first_of(const Json& json, const char* const (&names)[n]) {
+  for (const char* name : names) {
+    if (json.contains(name) && !json.at(name).is_null()) return field_text(json.at(name));
+  }
+  return std::nullopt;
+}
+
+// "id", else the path as written, with the part of the file.
+std::string name_of_json(const Line& line, const Json& json) {
+  if (const auto id = first_of(json, {"id"})) return *id;
+  auto name = first_of(json, {"audio_filepath", "image_filepath", "features_filepath", "name"});
+  if (!name) line.fail("neither \"id\" nor \"audio_filepath\", expected a name");
+  for (const char* part : {"offset", "channel", "features_key", "region", "bytes"}) {
+    if (const auto value = first_of(json, {part})) *name += str(" ", part, " ", *value);
+  }
+  return *name;
+}
+
+Json parse_line(const Line& line) {
+  try {
+    Json json = Json::parse(line.text);
+    if (json.is_object()) return json;
+  } catch (const JsonError& e) {
+    line.fail("the line ", e.what());
+  }
+  line.fail("'", printable_start(line.text, quoted), "', expected an object");
+}
+
+NamedText of_json_line(const Line& line, TextRole role) {
+  const Json json = parse_line(line);
+  const auto text = role == TextRole::reference
+                        ? first_of(json, {"reference", "text"})
+                        : first_of(json, {"hypothesis", "pred_text", "text"});
+  if (!text) line.fail("no \"text\"");
+  NamedText t;
+  t.name = name_of_json(line, json);
+  t.text = *text;
+  for (const auto& [name, value] : json.members()) {
+    if (!value.is_object() && !value.is_array()) t.fields[name] = field_text(value);
+  }
+  return t;
+}
+
+double number_of(const Line& line, std::string_view word) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size())
+    line.fail("'", printable_start(word, quoted), "', expected a time in seconds");
+  return value;
+}
+
+// All words of a recording's channel, in the order of their times.
+std::vector<NamedText> of_ctm(const std::string& file, const std::vector<std::string_view>& lines) {
+  struct Word {
+    double begin;
+    std::string_view text;
+  };
+  std::map<std::string, std::pair<size_t, std::vector<Word>>> recordings;  // with their first line
+  std::vector<std::string> order;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Line line{file, i + 1, lines[i]};
+    std::string_view rest = trimmed(line.text);
+    if (rest.empty() || rest.starts_with(";;")) continue;
+    std::string name(take_word(rest));
+    const std::string_view channel = take_word(rest);
+    if (channel != "1" && channel != "A") name += " " + std::string(channel);
+    const double begin = number_of(line, take_word(rest));
+    number_of(line, take_word(rest));
+    const std::string_view word = take_word(rest);
+    if (word.empty()) line.fail("expected a name, a channel, two times and a word");
+    const auto [found, is_new] = recordings.try_emplace(name, i + 1, std::vector<Word>());
+    if (is_new) order.push_back(name);
+    found->second.second.push_back({begin, word});
+  }
+  std::vector<NamedText> texts;
+  for (const std::string& name : order) {
+    auto& [first_line, words] = recordings[name];
+    std::stable_sort(words.begin(), words.end(),
+                     [](const Word& a, const Word& b) { return a.begin < b.begin; });
+    NamedText t{name, {}, first_line, {}};
+    for (const Word& w : words) t.text += (t.text.empty() ? "" : " ") + std::string(w.text);
+    texts.push_back(std::move(t));
+  }
+  return texts;
+}
+
+// Utterances that were found in one recording have the time at which they begin.
+void join_parts(NamedText& whole, const NamedText& part) {
+  whole.text += " " + part.text;
+  whole.fields["begin"] = part.fields.at("begin");
+}
+
+bool goes_on(const NamedText& whole, const NamedText& part) {
+  const auto begin = [](const NamedText& t) -> std::optional<double> {
+    const auto found = t.fields.find("begin");
+    if (found == t.fields.end()) return std::nullopt;
+    double value = 0;
+    const std::string& s = found->second;
+    const auto result = std::from_chars(s.data(), s.data() + s.size(), value);
+    return result.ec == std::errc() ? std::optional(value) : std::nullopt;
+  };
+  const auto first = begin(whole), second = begin(part);
+  return first && second && *first < *second;
+}
+
+// Each name once.
+std::vector<NamedText> joined(const std::string& file, std::vector<NamedText> texts) {
+  std::map<std::string, size_t> places;
+  std::vector<NamedText> all;
+  for (NamedText& t : texts) {
+    const auto [found, is_new] = places.try_emplace(t.name, all.size());
+    if (is_new) {
+      all.push_back(std::move(t));
+      continue;
+    }
+    NamedText& before = all[found->second];
+    if (!goes_on(before, t)) {
+      fail_input(file, ":", t.line, ": '", printable_start(t.name, quoted), "' has a text in line ",
+                 before.line, " already");
+    }
+    join_parts(before, t);
+  }
+  return all;
+}
+
+std::string stem_of(const std::string& name) { return std::filesystem::path(name).stem(); }
+
+using Places = std::map<std::string, const NamedText*>;
+
+template <class NameOf>
+Places places_of(const std::vector<NamedText>& texts, NameOf name_of) {
+  Places places;
+  for (const NamedText& t : texts) places.emplace(name_of(t.name), &t);
+  return places;
+}
+
+template <class NameOf>
+TextPairs pairs_by(const NamedTexts& references, const NamedTexts& hypotheses, NameOf name_of) {
+  TextPairs pairs;
+  const Places there = places_of(hypotheses.texts, name_of);
+  const Places wanted = places_of(references.texts, name_of);
+  for (const NamedText& r : references.texts) {
+    const auto found = there.find(name_of(r.name));
+    pairs.hypotheses.push_back(found == there.end() ? nullptr : found->second);
+  }
+  for (const NamedText& h : hypotheses.texts) {
+    if (!wanted.contains(name_of(h.name))) pairs.left_over.push_back(&h);
+  }
+  return pairs;
+}
+
+bool finds_none(const TextPairs& pairs) {
+  return std::all_of(pairs.hypotheses.begin(), pairs.hypotheses.end(),
+                     [](const NamedText* h) { return h == nullptr; });
+}
+
+}  // namespace
+
+NamedTexts parse_named_texts(std::string_view content, const std::string& file, bool ids,
+                             TextRole role) {
+  const std::vector<std::string_view> lines = split_lines(content);
+  const std::string ending = std::filesystem::path(file).extension();
+  const bool is_json = ending == ".jsonl" || ending == ".json", is_trn = ending == ".trn";
+  NamedTexts all{file, is_json || is_trn || ids || ending == ".ctm", {}};
+  if (ending == ".ctm") {
+    all.texts = of_ctm(file, lines);
+  } else {
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const Line line{file, i + 1, lines[i]};
+      if (all.named && trimmed(line.text).empty()) continue;
+      if (is_trn && line.text.starts_with(";;")) continue;
+      NamedText t = is_json  ? of_json_line(line, role)
+                    : is_trn ? of_trn_line(line)
+                    : ids    ? of_id_line(line)
+                             : NamedText{{}, std::string(line.text), 0, {}};
+      t.line = i + 1;
+      all.texts.push_back(std::move(t));
+    }
+    // An end of the last line is no line of its own.
+    if (!all.named && !all.texts.empty() && content.ends_with('\n') &&
+        all.texts.back().text.empty()) {
+      all.texts.pop_back();
+    }
+  }
+  for (const NamedText& t : all.texts) {
+    if (!is_utf8(t.text)) Line{file, t.line, {}}.fail("is not UTF-8");
+  }
+  if (all.named) all.texts = joined(file, std::move(all.texts));
+  if (all.texts.empty()) fail_input(file, ": has no text");
+  return all;
+}
+
+NamedTexts read_named_texts(const std::string& file, bool ids, TextRole role) {
+  return parse_named_texts(corpus::read_text(file), file, ids, role);
+}
+
+TextPairs pair_texts(const NamedTexts& references, const NamedTexts& hypotheses) {
+  if (references.named != hypotheses.named) {
+    const NamedTexts& without = references.named ? hypotheses : references;
+    const NamedTexts& with = references.named ? references : hypotheses;
+    fail_input(without.file, ": has lines without names, and ", with.file,
+               " has names; --ids is for lines that begin with them");
+  }
+  if (!references.named) {
+    if (references.texts.size() != hypotheses.texts.size()) {
+      fail_input(hypotheses.file, ": has ", hypotheses.texts.size(), " lines, expected ",
+                 references.texts.size(), ", those of ", references.file);
+    }
+    TextPairs pairs;
+    for (const NamedText& h : hypotheses.texts) pairs.hypotheses.push_back(&h);
+    return pairs;
+  }
+  TextPairs pairs = pairs_by(references, hypotheses, [](const std::string& n) { return n; });
+  if (!finds_none(pairs)) return pairs;
+  // Two files of one name in different folders could not be told apart.
+  const auto stem = [](const std::string& n) { return stem_of(n); };
+  const bool are_different = places_of(references.texts, stem).size() == references.texts.size() &&
+                             places_of(hypotheses.texts, stem).size() == hypotheses.texts.size();
+  if (are_different) pairs = pairs_by(references, hypotheses, stem);
+  if (finds_none(pairs)) {
+    fail_input(hypotheses.file, ": has none of the names of ", references.file, ": '",
+               printable_start(hypotheses.texts.front().name, quoted), "' here, '",
+               printable_start(references.texts.front().name, quoted), "' there");
+  }
+  pairs.by_file_names = true;
+  return pairs;
+}
+
+std::map<std::string, std::string> read_speakers(const std::string& file) {
+  const std::string content = corpus::read_text(file);
+  const std::vector<std::string_view> lines = split_lines(content);
+  std::map<std::string, std::string> speakers;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Line line{file, i + 1, lines[i]};
+    if (trimmed(line.text).empty()) continue;
+    const NamedText t = of_id_line(line);
+    if (t.text.empty()) line.fail("expected an utterance and its speaker");
+    speakers[t.name] = t.text;
+  }
+  return speakers;
+}
+
+}  // namespace rondo
