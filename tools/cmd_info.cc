@@ -8,6 +8,7 @@
 #include "engine/io/json.h"
 #include "engine/train/model/build_model.h"
 #include "engine/train/model/model_file.h"
+#include "engine/train/model/model_json.h"
 #include "engine/train/training_report.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/dispatch.h"
@@ -148,51 +149,6 @@ void print_model(const InfoOptions& o, const Model& model) {
       static_cast<double>(m.batch) / mebibyte, static_cast<double>(m.total()) / mebibyte);
 }
 
-// What a program that uses the model has to know.
-Json model_json(const Model& model) {
-  const ModelDescription& d = model.description;
-  const FeaturesConfig& f = d.config.features;
-  const Session& session = *model.session;
-  const Json settings = Json::parse(to_json(d.config));
-  Json features = Json::object({{"type", settings.at("features").at("type")},
-                                {"columns", d.sizes.features},
-                                {"normalisation", settings.at("features").at("cmvn")}});
-  const bool is_image = f.type == FeatureType::image;
-  if (is_image) {
-    for (const char* key :
-         {"height", "padding", "ink", "contrast", "scaling", "deskew", "centre", "direction"}) {
-      features[key] = settings.at("features").at(key);
-    }
-  } else if (f.type != FeatureType::ready) {
-    features["rate"] = f.rate;
-  }
-  Json j = Json::object({{"file", model.path},
-                         {"rondo", RONDO_VERSION},
-                         {"task", settings.at("task")},
-                         {"weights", session.parameters().trainable()},
-                         {"features", features},
-                         {"subsampling", session.subsampling()},
-                         {"outputs", d.sizes.outputs}});
-  if (!is_image) {
-    j["features"]["hop_ms"] = f.hop_ms;
-    j["frame_seconds"] = f.hop_ms / 1000 * static_cast<double>(session.subsampling());
-  }
-  if (d.config.task == Task::ctc) {
-    j["blank"] = 0;
-    j["alphabet"] = d.alphabet;  // of labels 1, 2, ...
-  }
-  if (!d.classes.empty()) j["classes"] = d.classes;  // of outputs 0, 1, ...
-  if (!d.origin.version.empty()) {
-    Json trained = Json::object({{"rondo", d.origin.version}, {"updates", d.origin.updates}});
-    if (std::isfinite(d.origin.metric)) {
-      trained["dev"] = Json::object({{name_of(d.origin.chosen_by), d.origin.metric}});
-    }
-    j["trained"] = trained;
-  }
-  j["settings"] = settings;
-  return j;
-}
-
 }  // namespace
 
 void add_info(Command& program) {
@@ -215,7 +171,10 @@ void add_info(Command& program) {
     if (o->json && o->model.empty()) throw WrongUsage("--json describes a --model");
     const std::optional<Model> model = load(*o);
     if (o->json) {
-      std::printf("%s\n", model_json(*model).dump(1).c_str());
+      std::printf("%s\n", model_json(model->path, model->description,
+                                     model->session->parameters().trainable(), RONDO_VERSION)
+                              .dump(1)
+                              .c_str());
       return 0;
     }
     print_machine();

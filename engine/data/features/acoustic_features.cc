@@ -250,6 +250,60 @@ void FeatureExtractor::compute_frames(std::span<const float> part, int64_t offse
   }
 }
 
+FeatureProducts products_of(const SoundConfig& c) {
+  c.validate();
+  if (c.dither > 0 || c.energy || !c.power || c.edges != FrameEdges::complete) {
+    fail_input("features with ", c.dither > 0 ? "dither" : "energy, magnitudes or reflected ends",
+               " are no products of matrices");
+  }
+  const auto tables = data::make_tables(c);
+  const data::FeatureTables& v = tables->view;
+  const int64_t n = v.window_samples, spectrum = v.fft_size / 2;
+  FeatureProducts p{n,
+                    c.shift_samples(),
+                    Matrix(spectrum, static_cast<int32_t>(n)),
+                    Matrix(spectrum, static_cast<int32_t>(n)),
+                    Matrix(c.bins, static_cast<int32_t>(spectrum)),
+                    {},
+                    FLT_EPSILON};
+  std::vector<double> of(static_cast<size_t>(n));
+  for (int64_t k = 0; k < spectrum; ++k) {
+    for (const bool sine : {false, true}) {
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        // What sample i gives to the window's product with the wave, after pre-emphasis.
+        const auto wave = [&](int64_t at) {
+          const double angle = 2 * std::numbers::pi * static_cast<double>(k * at % v.fft_size) /
+                               static_cast<double>(v.fft_size);
+          return static_cast<double>(v.window[at]) * (sine ? std::sin(angle) : std::cos(angle));
+        };
+        const double emphasis = static_cast<double>(v.preemphasis);
+        double value = wave(i);
+        if (i == 0) value *= 1 - emphasis;  // its own predecessor
+        if (i + 1 < n) value -= emphasis * wave(i + 1);
+        sum += value;
+        of[static_cast<size_t>(i)] = value;
+      }
+      float* row = (sine ? p.sines : p.cosines).row(k);
+      const double mean = v.remove_dc_offset ? sum / static_cast<double>(n) : 0;
+      for (int64_t i = 0; i < n; ++i) {
+        row[i] = static_cast<float>((of[static_cast<size_t>(i)] - mean) *
+                                    static_cast<double>(c.sample_scale));
+      }
+    }
+  }
+  for (int32_t m = 0; m < c.bins; ++m) {
+    const data::MelFilter& f = tables->filters[static_cast<size_t>(m)];
+    std::copy_n(tables->mel_weights.begin() + f.weight_offset, f.weight_count,
+                p.mel.row(m) + f.first_bin);
+  }
+  if (v.cepstra > 0) {
+    p.dct = Matrix(v.cepstra, c.bins);
+    p.dct.data = tables->dct;
+  }
+  return p;
+}
+
 Matrix FeatureStream::accept(std::span<const float> samples) {
   kept_.insert(kept_.end(), samples.begin(), samples.end());
   const SoundConfig& c = extractor_.config();

@@ -93,6 +93,20 @@ class FeatureExtractor {
   std::shared_ptr<const data::OwnedFeatureTables> tables_;
 };
 
+// The same features as products of matrices, for programs that have no other means: of a frame of
+// `window` samples in [-1, 1], `hop` after the one before,
+//   log(max((cosines x)^2 + (sines x)^2) mel^T, least))  [dct^T]
+// equal up to rounding. Throws InputError for a configuration that is no such product (dither,
+// energy, frames beyond the ends).
+struct FeatureProducts {
+  int64_t window = 0, hop = 0;
+  Matrix cosines, sines;  // [spectrum, window]
+  Matrix mel;             // [bins, spectrum]
+  Matrix dct;             // [coefficients, bins]; empty for log-mel
+  float least = 0;
+};
+FeatureProducts products_of(const SoundConfig& config);
+
 // The same features, bit for bit, while the recording arrives in pieces.
 class FeatureStream {
  public:
