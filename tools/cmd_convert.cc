@@ -12,6 +12,7 @@
 #include "engine/io/output_file.h"
 #include "engine/train/model/kraken_model.h"
 #include "engine/train/model/model_json.h"
+#include "engine/train/model/pytorch_model.h"
 #include "engine/train/model/tesseract_model.h"
 #include "engine/train/onnx/export_model.h"
 #include "kernels/base/error.h"
@@ -21,26 +22,11 @@ namespace rondo {
 namespace {
 
 struct ConvertOptions {
-  std::string model, out, input = "auto";
+  std::string model, out, to, like, input = "auto";
   bool stream = false;
 };
 
 bool is_tesseracts(const std::string& path) { return has_ending(path, ".traineddata"); }
-
-// The file, where it is one of kraken's.
-std::optional<SafetensorsFile> open_krakens(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  if (has_ending(path, ".mlmodel")) {
-    fail_input(path,
-               ": is a model in kraken's older format, which is not read; kraken writes it in "
-               "the newer one: ketos convert -o model.safetensors ",
-               path);
-  }
-  SafetensorsFile file{std::filesystem::path(path)};
-  if (!is_kraken_model(file)) return std::nullopt;
-  return file;
-}
 
 void save(const std::string& path, const ForeignModel& model) {
   std::vector<TensorToWrite> tensors;
@@ -66,57 +52,97 @@ void write_onnx(const ConvertOptions& o, const SafetensorsFile& file) {
   replace_text_file(o.out, onnx_of_model(file, options));
 }
 
-int run_convert(const ConvertOptions& o) {
-  const bool is_onnx = has_ending(o.out, ".onnx");
-  if (!is_onnx && (o.input != "auto" || o.stream))
-    throw WrongUsage("--input and --stream are for .onnx");
-  const OutputFile out(o.out, "the result");
-  for (const std::string& file : files_of_model(o.model)) out.require_not(file, "the model");
-  std::vector<std::string> warnings;
-  const char* to = "kraken's";
-  std::vector<std::string> remarks;
-  if (is_onnx && (is_tesseracts(o.model) || open_krakens(o.model)))
-    fail_input(o.model, ": is of another program; convert it to rondo's first, then to ONNX");
+// A model of another program's; none: it is rondo's.
+std::optional<ForeignModel> read_foreign(const ConvertOptions& o,
+                                         std::vector<std::string>& warnings) {
   if (is_tesseracts(o.model)) {
     const FileBytes file(o.model, FileBytes::Mode::map);
-    const ForeignModel model = read_tesseract_model(file.bytes(), o.model);
-    save(o.out, model);
-    remarks = model.remarks;
-    to = "rondo's";
-  } else if (const auto kraken = open_krakens(o.model)) {
-    const ForeignModel model = read_kraken_model(*kraken);
-    save(o.out, model);
-    remarks = model.remarks;
-    to = "rondo's";
-  } else if (is_onnx) {
+    return read_tesseract_model(file.bytes(), o.model);
+  }
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(o.model, ignored)) return std::nullopt;
+  if (has_ending(o.model, ".mlmodel")) {
+    fail_input(o.model,
+               ": is a model in kraken's older format, which is not read; kraken writes it in "
+               "the newer one: ketos convert -o model.safetensors ",
+               o.model);
+  }
+  const SafetensorsFile file{std::filesystem::path(o.model)};
+  if (is_kraken_model(file)) return read_kraken_model(file);
+  if (!is_pytorch_model(file)) return std::nullopt;
+  if (o.like.empty()) return read_pytorch_model(file, file);
+  return read_pytorch_model(file, open_model(o.like, &warnings));
+}
+
+// What to write of a model of rondo's.
+std::string target_of(const ConvertOptions& o) {
+  if (!o.to.empty()) return o.to;
+  return has_ending(o.out, ".onnx") ? "onnx" : "kraken";
+}
+
+int run_convert(const ConvertOptions& o) {
+  std::string to = target_of(o);
+  if (to != "onnx" && (o.input != "auto" || o.stream))
+    throw WrongUsage("--input and --stream are for ONNX");
+  const OutputFile out(o.out, "the result");
+  for (const std::string& file : files_of_model(o.model)) out.require_not(file, "the model");
+  if (!o.like.empty())
+    for (const std::string& file : files_of_model(o.like))
+      out.require_not(file, "a file of --like");
+  std::vector<std::string> warnings, remarks;
+  if (const auto model = read_foreign(o, warnings)) {
+    if (!o.to.empty() || to == "onnx")
+      fail_input(o.model, ": is of another program; convert it to rondo's first");
+    save(o.out, *model);
+    remarks = model->remarks;
+    to = "rondo";
+  } else if (!o.like.empty()) {
+    fail_input(o.model, ": has no weights by PyTorch's names, for which --like is");
+  } else if (to == "onnx") {
     write_onnx(o, open_model(o.model, &warnings));
-    to = "ONNX's";
+  } else if (to == "pytorch") {
+    write_pytorch_model(o.out, open_model(o.model, &warnings));
   } else {
     remarks = write_kraken_model(o.out, open_model(o.model, &warnings));
   }
   for (const std::string& w : warnings) warn(w);
   for (const std::string& r : remarks) warn(o.model + ": " + r);
-  std::printf("%s: a model in %s format\n", o.out.c_str(), to);
+  const char* const whose = to == "onnx"      ? "ONNX's"
+                            : to == "pytorch" ? "PyTorch's"
+                            : to == "rondo"   ? "rondo's"
+                                              : "kraken's";
+  std::printf("%s: a model in %s format\n", o.out.c_str(), whose);
   return 0;
 }
 
 }  // namespace
 
 void add_convert(Command& program) {
-  Command& command = program.add_command(
-      "convert", "Models of kraken and Tesseract for rondo, and of rondo for kraken and ONNX");
+  Command& command = program.add_command("convert",
+                                         "Models of kraken, Tesseract and PyTorch for rondo, and "
+                                         "of rondo for kraken, ONNX and PyTorch");
   auto o = std::make_shared<ConvertOptions>();
   command
       .add_option("model", o->model,
-                  "a model of kraken 7 (.safetensors) or of Tesseract 4 or 5 (.traineddata), or a "
-                  "checkpoint directory or model file of rondo")
+                  "a checkpoint directory or model file of rondo; or a model of kraken 7 "
+                  "(.safetensors), of Tesseract 4 or 5 (.traineddata), or weights by PyTorch's "
+                  "names (.safetensors)")
       .required()
       .check(check_file_name);
   command
       .add_option("out", o->out,
-                  "the file to write: rondo's model of the others', kraken's model of rondo's "
-                  "(lines of text), ONNX of rondo's (.onnx)")
+                  "the file to write: rondo's model of the others', or what --to says of rondo's")
       .required()
+      .check(check_file_name);
+  command
+      .add_option("--to", o->to,
+                  "of a model of rondo's; without it onnx for a file that ends with .onnx, else "
+                  "kraken (lines of text)")
+      .one_of({"kraken", "onnx", "pytorch"});
+  command
+      .add_option("--like", o->like,
+                  "of weights by PyTorch's names: the model of rondo's that they are of, "
+                  "where the file does not say it")
       .check(check_file_name);
   command
       .add_option("--input", o->input,
@@ -131,7 +157,9 @@ void add_convert(Command& program) {
       "\nExample:  rondo convert kraken.safetensors model.safetensors\n"
       "          rondo convert deu.traineddata model.safetensors\n"
       "          rondo convert run for-kraken.safetensors\n"
-      "          rondo convert run model.onnx\n");
+      "          rondo convert run model.onnx\n"
+      "          rondo convert run torch.safetensors --to pytorch\n"
+      "          rondo convert tuned.safetensors model.safetensors --like run\n");
   command.action([o] { return run_convert(*o); });
 }
 
