@@ -69,8 +69,9 @@ void print_characters(const DataSummary& s) {
                  count == 1 ? "once" : str(count, " times"));
   }
   std::printf(
-      "  %zu too rare to be learnt, fewer than %lld times (%lld of them once): %s%s\n", few.size(),
-      static_cast<long long>(rare), static_cast<long long>(once), named.c_str(),
+      "  %zu too rare to be learnt, fewer than %lld times%s: %s%s\n", few.size(),
+      static_cast<long long>(rare), once > 0 ? str(" (", once, " of them once)").c_str() : "",
+      named.c_str(),
       few.size() > most_named ? str(" and ", few.size() - most_named, " more").c_str() : "");
 }
 
