@@ -127,7 +127,7 @@ class Training(ctypes.Structure):
 
 _OUT = POINTER(c_void_p)
 _TEXT_OUT = POINTER(c_char_p)
-_CHECKED = {
+_CHECKED: dict[str, list[Any]] = {
     "model_open": [c_char_p, c_char_p, _OUT],
     "model_from_memory": [c_char_p, c_size_t, c_char_p, c_char_p, _OUT],
     "model_get_info": [c_void_p, POINTER(ModelInfo), c_size_t],
@@ -191,8 +191,8 @@ class _Functions:
             library = ctypes.CDLL(path)
             for name, (restype, argtypes) in _OTHERS.items():
                 self._declare(library, name, restype, argtypes)
-            for name, argtypes in _CHECKED.items():
-                self._declare(library, name, c_int, argtypes).errcheck = self._check
+            for name, taken in _CHECKED.items():
+                self._declare(library, name, c_int, taken).errcheck = self._check
         except (OSError, AttributeError) as e:
             raise ImportError(f"rondo: {path} is not a librondo.so.0 that can be loaded: {e}") from e
 

@@ -26,7 +26,7 @@ def _chunks(content: memoryview, path: str) -> Iterator[tuple[bytes, memoryview]
         at += 8 + size + size % 2
 
 
-def _floats(data: memoryview, kind: int, bits: int, path: str) -> "np.ndarray[Any, Any]":
+def _floats(data: memoryview, kind: int, bits: int, path: str) -> Any:
     usable = data[:len(data) // (bits // 8) * (bits // 8)] if bits % 8 == 0 and bits > 0 else data[:0]
     if kind == _FLOAT and bits in (32, 64):
         return np.frombuffer(usable, f"<f{bits // 8}").astype(np.float32)
@@ -45,12 +45,12 @@ def read_wav(path: "str | os.PathLike[str]") -> "tuple[np.ndarray[Any, Any], int
     """The samples of a WAVE file, of several channels their mean, full scale [-1, 1]; and their rate."""
     name = os.fspath(path)
     with open(path, "rb") as file:
-        content = memoryview(file.read())
+        content = file.read()
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise InvalidError(f"{name}: is not a RIFF/WAVE file; read it with another package, and give its samples and "
                            "their rate")
     kind = channels = rate = bits = 0
-    for chunk, data in _chunks(content, name):
+    for chunk, data in _chunks(memoryview(content), name):
         if chunk == b"fmt " and len(data) >= 16:
             kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", data)
             if kind == _EXTENSIBLE and len(data) >= 26:

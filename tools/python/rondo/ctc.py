@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from ctypes import c_int64
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from ._arrays import Array, as_array, int32_pointer, integers, strided
-from ._library import Ctc, InvalidError, c_int64, lib
+from ._library import Ctc, InvalidError, lib
 
 _DTYPES = {"float32": 0, "bfloat16": 1, "float64": 2}
 _REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}

@@ -124,7 +124,7 @@ def _refuse_state(state: Any) -> None:
         raise InvalidError("lm_start_state: a state of a language model is not taken, expected None")
 
 
-def _logits(x: Array) -> "np.ndarray[Any, Any]":
+def _logits(x: Array) -> Any:
     a = floats(shaped(as_array(x, "logits"), ("frames", "classes"), "logits"), "logits")
     if len(a) > 0 and math.isclose(a.sum(axis=1, dtype=np.float64).mean(), 1, rel_tol=1e-6):
         return np.log(np.clip(a, _LEAST, 1))  # probabilities

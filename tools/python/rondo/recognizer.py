@@ -43,7 +43,7 @@ class Partial(NamedTuple):
     text: str
 
 
-def _samples(x: Array, name: str) -> "np.ndarray[Any, Any]":
+def _samples(x: Array, name: str) -> Any:
     a = shaped(as_array(x, name), ("samples",), name)
     if a.dtype in (np.int16, np.int32):
         return a.astype(np.float32) / np.float32(-float(np.iinfo(a.dtype).min))
@@ -162,7 +162,7 @@ class Recognizer(Handle):
         found = (ctypes.c_void_p * len(pairs))()
         with self._state(decoder) as state:
             lib.run(state.owner, inputs, len(pairs), found)
-        return [Result(Owner(pointer, lib.result_free)) for pointer in found]
+        return [Result(Owner(pointer, lib.result_free)) for pointer in found if pointer is not None]
 
     def stream(self, *, chunk_seconds: Optional[float] = None, end_silence: Optional[float] = None,
                longest: Optional[float] = None, decoder: Optional[Decoder] = None) -> "Stream":
