@@ -344,6 +344,56 @@ RONDO_API void rondo_train_options_init(rondo_train_options* options, size_t siz
 RONDO_API rondo_status rondo_train(const char* toml, const char* name,
                                    const rondo_train_options* options, rondo_training* summary);
 
+// ---- Sessions: a ctc model that is trained with batches of one's own.
+
+typedef struct rondo_session rondo_session;
+
+typedef struct rondo_session_options {
+  size_t size;
+  int64_t features;             // columns of a frame
+  const char* const* alphabet;  // what labels 1, 2, ... write: characters, " " between words
+  size_t alphabet_size;
+  int32_t threads;     // 0: training.threads
+  const char* device;  // NULL: "cpu"
+} rondo_session_options;
+
+typedef struct rondo_example {
+  rondo_matrix features;  // at least one frame
+  const int32_t* labels;  // 1 to alphabet_size
+  size_t label_count;
+} rondo_example;
+
+typedef struct rondo_session_result {
+  size_t size;
+  int64_t step;          // updates so far
+  double loss;           // mean of the sequences whose labels fit into their frames
+  double gradient_norm;  // before clipping; 0 of an evaluation
+  int64_t infeasible;    // sequences whose labels do not fit: they count for nothing
+  int32_t skipped;       // 1: the gradient was not finite, and the weights are as they were
+} rondo_session_result;
+
+RONDO_API void rondo_session_options_init(rondo_session_options* options, size_t size);
+// `toml`: settings of the model, the optimiser and training (seed, threads, dtype); those of data
+// and features are not looked at, for the features come ready and normalised. `name` stands for
+// it in messages.
+RONDO_API rondo_status rondo_session_new(const char* toml, const char* name,
+                                         const rondo_session_options* options,
+                                         rondo_session** session);
+RONDO_API void rondo_session_free(rondo_session* session);
+// One update of the weights by the mean gradient of a batch. `result`: NULL, or what is to be
+// filled in, whose `size` the caller has set.
+RONDO_API rondo_status rondo_session_train(rondo_session* session, const rondo_example* examples,
+                                           size_t count, rondo_session_result* result);
+// The loss of a batch without dropout.
+RONDO_API rondo_status rondo_session_evaluate(rondo_session* session, const rondo_example* examples,
+                                              size_t count, rondo_session_result* result);
+// Of the updates from now on; the settings' optimizer.lr until then, without a schedule.
+RONDO_API rondo_status rondo_session_set_learning_rate(rondo_session* session, double rate);
+// A model file, which rondo_model_open() reads.
+RONDO_API rondo_status rondo_session_save(rondo_session* session, const char* path);
+// The weights of a model of the same layers and alphabet; the optimiser begins anew.
+RONDO_API rondo_status rondo_session_load(rondo_session* session, const char* path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,11 +13,14 @@
 #include <vector>
 
 #include "engine/c/c.h"
+#include "engine/data/batch.h"
 #include "engine/data/features/matrix.h"
 #include "engine/decode/decoder.h"
 #include "engine/decode/transcript/transcript_stream.h"
 #include "engine/lm/language_model.h"
+#include "engine/session.h"
 #include "engine/text/text_rules.h"
+#include "engine/train/model/model_description.h"
 #include "engine/train/recognition/recognizer.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/error.h"
@@ -67,7 +70,20 @@ struct rondo_stream {
   std::deque<std::unique_ptr<rondo_result>> ended;
 };
 
+struct rondo_session {
+  rondo_session(const rondo::ModelFunction& model, const rondo::SessionOptions& options,
+                rondo::ModelDescription what)
+      : session(model, options), description(std::move(what)) {}
+
+  rondo::Session session;
+  rondo::ModelDescription description;
+  rondo::HostBatch batch;
+};
+
 namespace rondo::c {
+
+// The device of this name; NULL: the CPU. Throws InputError.
+DeviceId device_of(const char* name);
 
 // Runs `work`; what it throws becomes the thread's message and a status.
 rondo_status guarded(const std::function<void()>& work);

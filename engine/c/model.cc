@@ -13,13 +13,6 @@
 namespace rondo::c {
 namespace {
 
-DeviceId device_of(const char* name) {
-  if (name == nullptr) return DeviceKind::cpu;
-  const auto device = device_named(name);
-  if (!device) fail_input("device '", name, "', expected cpu, cuda or cuda:1");
-  return *device;
-}
-
 rondo_task task_of(Task task) {
   return task == Task::ctc ? RONDO_CTC : task == Task::classify ? RONDO_CLASSIFY : RONDO_REGRESS;
 }

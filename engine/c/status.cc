@@ -4,11 +4,13 @@
 #include <new>
 
 #include "engine/c/handles.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/device.h"
 
 namespace rondo::c {
 namespace {
 
+constexpr size_t most_quoted = 80;
 thread_local std::string message;
 
 rondo_status failed(rondo_status status, const char* what) noexcept {
@@ -41,6 +43,15 @@ rondo_status guarded(const std::function<void()>& work) {
 
 void require_given(const void* argument, const char* name) {
   if (argument == nullptr) fail_input(name, " is NULL");
+}
+
+DeviceId device_of(const char* name) {
+  if (!name) return DeviceKind::cpu;
+  const auto device = device_named(name);
+  if (!device) {
+    fail_input("device '", printable_start(name, most_quoted), "', expected cpu, cuda or cuda:1");
+  }
+  return *device;
 }
 
 Matrix matrix_of(const rondo_matrix& m, const char* name) {

@@ -28,13 +28,6 @@ class Callbacks final : public TrainingObserver {
   const rondo_train_options& o_;
 };
 
-DeviceId device_of(const rondo_train_options& o) {
-  if (!o.device) return DeviceKind::cpu;
-  const auto device = device_named(o.device);
-  if (!device) fail_input("device '", o.device, "', expected cpu, cuda or cuda:1");
-  return *device;
-}
-
 }  // namespace
 }  // namespace rondo::c
 
@@ -57,7 +50,7 @@ rondo_status rondo_train(const char* toml, const char* name, const rondo_train_o
     const ImageFileReader images;
     TrainerOptions t;
     t.start = o.resume != 0 ? StartFrom::checkpoint_if_any : StartFrom::scratch;
-    t.device = device_of(o);
+    t.device = device_of(o.device);
     t.audio = &audio;
     t.images = &images;
     t.observer = &callbacks;

@@ -73,6 +73,10 @@ class Documented(unittest.TestCase):
         self.assertTrue(int(steps) > 0 and trained[0].startswith(f"{steps}: "))
         self.assertEqual(int(weights), rondo.Recognizer(model()).info.weights)
 
+        loss, text = self.run_program("batches.py")[0].split()
+        self.assertLess(float(loss), 1)
+        self.assertEqual(text, "abc")
+
         if importlib.util.find_spec("torch"):
             ours, theirs = self.run_program("torch_loss.py")[0].split()
             self.assertAlmostEqual(float(ours), float(theirs), places=3)

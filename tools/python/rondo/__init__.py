@@ -14,12 +14,14 @@ from .ctc import CtcLoss, ctc_loss
 from .decoding import Decoder, LanguageModel, Vocabulary, decode, decode_batch
 from .pyctcdecode import build_ctcdecoder
 from .recognizer import ModelInfo, Partial, Recognizer, Stream
+from .session import Session, SessionResult
 from .training import Training, TrainingStep, Validation, train
 
 __version__: str = text_of(lib.version())
 
 __all__ = [
     "Alignment", "CtcLoss", "Decoder", "Error", "InvalidError", "LanguageModel", "ModelInfo", "NoMemoryError", "Partial",
-    "Piece", "Recognizer", "Result", "Stream", "TokenSpan", "Training", "TrainingStep", "Validation", "Vocabulary", "align",
-    "build_ctcdecoder", "ctc_loss", "decode", "decode_batch", "forced_align", "merge_tokens", "train",
+    "Piece", "Recognizer", "Result", "Session", "SessionResult", "Stream", "TokenSpan", "Training", "TrainingStep",
+    "Validation", "Vocabulary", "align", "build_ctcdecoder", "ctc_loss", "decode", "decode_batch", "forced_align",
+    "merge_tokens", "train",
 ]

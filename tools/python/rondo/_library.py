@@ -123,6 +123,23 @@ class Training(ctypes.Structure):
                 ("best_metric", c_double), ("stopped", c_int32)]
 
 
+class SessionOptions(ctypes.Structure):
+    C_NAME = "rondo_session_options"
+    _fields_ = [("size", c_size_t), ("features", c_int64), ("alphabet", POINTER(c_char_p)), ("alphabet_size", c_size_t),
+                ("threads", c_int32), ("device", c_char_p)]
+
+
+class Example(ctypes.Structure):
+    C_NAME = "rondo_example"
+    _fields_ = [("features", Matrix), ("labels", c_int32_p), ("label_count", c_size_t)]
+
+
+class SessionResult(ctypes.Structure):
+    C_NAME = "rondo_session_result"
+    _fields_ = [("size", c_size_t), ("step", c_int64), ("loss", c_double), ("gradient_norm", c_double),
+                ("infeasible", c_int64), ("skipped", c_int32)]
+
+
 # ---- Functions. Those of the first table return a status, which becomes an exception
 
 _OUT = POINTER(c_void_p)
@@ -153,6 +170,12 @@ _CHECKED: dict[str, list[Any]] = {
     "stream_reset": [c_void_p],
     "ctc_loss": [POINTER(Ctc), c_double_p],
     "train": [c_char_p, c_char_p, POINTER(TrainOptions), POINTER(Training)],
+    "session_new": [c_char_p, c_char_p, POINTER(SessionOptions), _OUT],
+    "session_train": [c_void_p, POINTER(Example), c_size_t, POINTER(SessionResult)],
+    "session_evaluate": [c_void_p, POINTER(Example), c_size_t, POINTER(SessionResult)],
+    "session_set_learning_rate": [c_void_p, c_double],
+    "session_save": [c_void_p, c_char_p],
+    "session_load": [c_void_p, c_char_p],
 }
 _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "message": (c_char_p, []),
@@ -180,6 +203,8 @@ _OTHERS: dict[str, tuple[Any, list[Any]]] = {
     "stream_options_init": (None, [POINTER(StreamOptions), c_size_t]),
     "ctc_init": (None, [POINTER(Ctc), c_size_t]),
     "train_options_init": (None, [POINTER(TrainOptions), c_size_t]),
+    "session_options_init": (None, [POINTER(SessionOptions), c_size_t]),
+    "session_free": (None, [c_void_p]),
 }
 
 

@@ -60,6 +60,13 @@ def _toml(settings: Mapping[str, Any], path: str = "") -> str:
     return "".join(values) + "".join(tables)
 
 
+def settings_as_toml(settings: Settings) -> "tuple[str, str]":
+    """The text of settings, and what it is called in messages."""
+    if isinstance(settings, os.PathLike):
+        return pathlib.Path(settings).read_text(encoding="utf-8"), os.fspath(settings)
+    return _toml(settings) if isinstance(settings, Mapping) else settings, "the settings"
+
+
 class _Run:
     """A training in a thread of its own, so that the caller's hears signals as of Ctrl-C. What a callback raises stops the
     training, and is raised behind it."""
@@ -117,14 +124,7 @@ def train(settings: Settings, *, on_step: Optional[Callable[[TrainingStep], obje
     resume: goes on from the newest checkpoint, if there is one.
     threads: 0: training.threads of the settings. device: "cpu" (None), "cuda" or "cuda:1".
     """
-    name = "the settings"
-    if isinstance(settings, os.PathLike):
-        name = os.fspath(settings)
-        toml = pathlib.Path(settings).read_text(encoding="utf-8")
-    elif isinstance(settings, Mapping):
-        toml = _toml(settings)
-    else:
-        toml = settings
+    toml, name = settings_as_toml(settings)
     o = c.TrainOptions()
     lib.train_options_init(ctypes.byref(o), ctypes.sizeof(o))
     run = _Run(stop)
