@@ -138,6 +138,8 @@ class Decoding(Files):
         wide = np.zeros((120, 10), np.float32)
         wide[::2, ::2] = self.logits[0]
         self.assertEqual(rondo.decode(wide[::2, ::2], TOKENS).text, rondo.decode(self.logits[0], TOKENS).text)
+        same = np.broadcast_to(np.eye(5, dtype=np.float32)[2] * 9, (4, 5))  # one row in memory
+        self.assertEqual(rondo.decode(same, TOKENS).text, "a")
 
     def test_language_model(self):
         lm = rondo.LanguageModel(self.arpa)

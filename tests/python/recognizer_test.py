@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -201,23 +202,26 @@ class Recognition(unittest.TestCase):
 
     def test_other_threads_run_meanwhile(self):
         long = np.concatenate([tones(9300 + i)[1] for i in range(30)] * 6)
-        began, ended, counted = threading.Event(), threading.Event(), []
 
-        def work():
-            began.set()
-            self.recognizer.transcribe(long)
-            ended.set()
+        def longest_pause():
+            """Of a thread that counts, as a share of the time that another one transcribes."""
+            times, is_over = [], threading.Event()
 
-        worker = threading.Thread(target=work)
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-5)
-        worker.start()
-        began.wait()
-        while not ended.is_set():
-            counted.append(1)
-        sys.setswitchinterval(interval)
-        worker.join()
-        self.assertGreater(len(counted), 10000)
+            def work():
+                times.append(time.monotonic())
+                self.recognizer.transcribe(long)
+                is_over.set()
+
+            worker = threading.Thread(target=work)
+            worker.start()
+            while not is_over.is_set():
+                times.append(time.monotonic())
+            worker.join()
+            times.append(time.monotonic())
+            return max(np.diff(sorted(times))) / (times[-1] - times[0])
+
+        # On a busy machine a thread may have to wait for others, too.
+        self.assertTrue(any(longest_pause() < 0.5 for _ in range(8)))
 
     def test_closed(self):
         _, sound = tones(9103)
@@ -341,13 +345,18 @@ class Training(unittest.TestCase):
     def test_exceptions_of_callbacks(self):
         chosen = settings(corpus(), training={"checkpoint_dir": FOLDER / "broken"})
 
+        heard = []
+
         def fail(step):
+            heard.append(step.step)
             if step.step == 2:
                 raise ZeroDivisionError("mine")
 
         with self.assertRaisesRegex(ZeroDivisionError, "mine"):
             rondo.train(chosen, on_step=fail)
-        self.assertTrue(any((FOLDER / "broken").glob("checkpoint-*")))
+        self.assertEqual(heard, [1, 2])
+        begun = rondo.train(chosen, resume=True, stop=lambda: True)  # goes on where it was left
+        self.assertIn(begun.steps, (2, 3))
 
     def test_interrupt(self):
         chosen = settings(corpus(), training={"checkpoint_dir": FOLDER / "interrupted"})
