@@ -21,6 +21,17 @@ from support import (FOLDER, RATE, ROOT, Foreign, command, corpus, distance, int
                      write_png, write_wav)
 
 
+FORK = """
+import os, sys, rondo
+recognizer = rondo.Recognizer(sys.argv[1], threads=2)
+text = recognizer.transcribe(sys.argv[2]).text
+child = os.fork()
+if child == 0:
+    os._exit(0 if text and recognizer.transcribe(sys.argv[2]).text == text else 3)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
 class Library(unittest.TestCase):
     def test_structures_have_the_sizes_of_the_header(self):
         sizes = dict(line.split() for line in (ROOT / "tests/embed/c/sizes.txt").read_text().splitlines())
@@ -222,6 +233,9 @@ class Recognition(unittest.TestCase):
 
         # On a busy machine a thread may have to wait for others, too.
         self.assertTrue(any(longest_pause() < 0.5 for _ in range(8)))
+
+    def test_fork(self):
+        subprocess.run([sys.executable, "-c", FORK, model(), corpus() / "9000.wav"], check=True, timeout=200)
 
     def test_closed(self):
         _, sound = tones(9103)
