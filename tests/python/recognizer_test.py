@@ -181,6 +181,28 @@ class Recognition(unittest.TestCase):
         for view in (images["dev0"], wide[:, ::2]):
             np.testing.assert_array_equal(recognizer.transcribe(view).outputs, np.load(folder / "logits" / "dev0.npy"))
 
+    def test_classes(self):
+        folder = FOLDER / "classes"
+        folder.mkdir(exist_ok=True)
+        for name, first, count in (("train", 0, 40), ("dev", 40, 10)):
+            lines = []
+            for i in range(first, first + count):
+                text, sound = tones(i)
+                write_wav(folder / f"{i}.wav", int16(sound))
+                lines.append({"audio_filepath": f"{i}.wav", "label": "with b" if "b" in text else "other"})
+            write_manifest(folder / f"{name}.jsonl", lines)
+        rondo.train({"task": "classify", **settings(folder, training={"epochs": 5})})
+        recognizer = rondo.Recognizer(folder / "run")
+        self.assertEqual((recognizer.info.task, recognizer.classes), ("classify", ["other", "with b"]))
+        paths = [folder / f"{i}.wav" for i in range(40, 50)]
+        said = map(json.loads, command("predict", folder / "run", *paths, "--format", "jsonl").splitlines())
+        for found, written in zip(recognizer.transcribe_batch(paths), said):
+            self.assertEqual((found.text, recognizer.classes[found.class_index]), (written["class"],) * 2)
+            self.assertAlmostEqual(found.probability, written["probability"], places=3)
+            self.assertEqual((found.outputs.shape, found.words), ((1, 2), []))
+        with self.assertRaisesRegex(rondo.InvalidError, "not a ctc model"):
+            recognizer.vocabulary
+
     def test_errors(self):
         _, sound = tones(9102)
         broken = sound.copy()
