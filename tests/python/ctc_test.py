@@ -126,6 +126,8 @@ class Loss(unittest.TestCase):
                 ((x[0, 0], targets), {}, rondo.InvalidError, "logits: shape [6]"),
                 ((x, targets, lengths, counts), {"reduction": "average"}, rondo.InvalidError, "reduction: 'average'"),
                 ((x, targets, lengths, counts), {"blank": 6}, rondo.InvalidError, "blank 6"),
+                ((x, targets, lengths, counts), {"blank": 2**32}, rondo.InvalidError, "blank: 4294967296"),
+                ((x, targets, lengths, counts), {"threads": 2**32 + 1}, rondo.InvalidError, "threads: 4294967297"),
                 ((x, wrong, lengths, counts), {}, rondo.InvalidError, "sequence 1"),
                 ((x, targets, long, counts), {}, rondo.InvalidError, "lengths[2] is 13"),
                 ((x, targets, lengths[:3], counts), {}, rondo.InvalidError, "input_lengths: 3 numbers, expected 4"),

@@ -90,6 +90,8 @@ class Decoding(Files):
                 self.assertAlmostEqual(a.score, np.log(found[a.text]), places=4)
 
     def test_equals_the_command(self):
+        self.assertEqual(rondo.Decoder(TOKENS, language_model=self.arpa).decode(self.logits[0]).text,
+                         rondo.decode(self.logits[0], TOKENS, language_model=rondo.LanguageModel(self.arpa)).text)
         for options, words in (({}, []), ({"beam": 0}, ["--beam", "0"]), ({"beam": 20}, ["--beam", "20"]),
                                ({"language_model": rondo.LanguageModel(self.arpa), "lm_weight": 0.75, "word_score": 1.0},
                                 ["--lm", self.arpa, "--lm-weight", "0.75", "--word-score", "1"])):
@@ -159,6 +161,13 @@ class Decoding(Files):
                 (lambda: rondo.decode(x, TOKENS, frame_seconds=0), rondo.InvalidError, "frame_seconds 0"),
                 (lambda: rondo.decode(x, TOKENS, beam=0, nbest=2), rondo.InvalidError, "a beam of 0"),
                 (lambda: rondo.decode(x, TOKENS, beams=5), TypeError, "beams"),
+                (lambda: rondo.decode(x, TOKENS, beam=2**32 + 5), rondo.InvalidError, "beam: 4294967301"),
+                (lambda: rondo.decode(x, TOKENS, beam=5.5), TypeError, "beam: float, expected int"),
+                (lambda: rondo.decode(x, TOKENS, lm_weight="5,5"), TypeError, "lm_weight: str, expected a number"),
+                (lambda: rondo.decode(x, TOKENS, hot_words={"a": None}), TypeError, "hot_words: NoneType"),
+                (lambda: rondo.decode(x, TOKENS, frame_seconds="1s"), TypeError, "frame_seconds: str"),
+                (lambda: rondo.Vocabulary(TOKENS, blank=-2), rondo.InvalidError, "blank: -2"),
+                (lambda: rondo.Vocabulary(TOKENS, blank=2**32), rondo.InvalidError, "blank: 4294967296"),
                 (lambda: rondo.decode(x, TOKENS, hot_words="abc"), TypeError, "hot_words: 'abc'"),
                 (lambda: rondo.decode_batch(x[None], TOKENS, [61]), rondo.InvalidError, "lengths[0]: 61"),
                 (lambda: rondo.Vocabulary(["a", "b"]), rondo.InvalidError, "blank"),

@@ -7,6 +7,7 @@ a function of it works.
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_void_p
@@ -308,6 +309,36 @@ class Handle:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+# ---- Numbers, which ctypes would cut to 32 bits without a word
+
+
+def int32(value: Any, name: str) -> int:
+    """An integer for the library."""
+    try:
+        number = operator.index(value)
+    except TypeError as e:
+        raise TypeError(f"{name}: {type(value).__name__}, expected int") from e
+    if not -2**31 <= number < 2**31:
+        raise InvalidError(f"{name}: {number}, expected an integer of 32 bits")
+    return number
+
+
+def double(value: Any, name: str) -> float:
+    """A number for the library."""
+    try:
+        return float(value)
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"{name}: {type(value).__name__}, expected a number") from e
+
+
+def set_options(options: ctypes.Structure, **values: Any) -> None:
+    """Sets numbers of options by their names, but for those that are None."""
+    kinds = {name: kind for name, kind, *_ in options._fields_}
+    for name, value in values.items():
+        if value is not None:
+            setattr(options, name, (double if kinds[name] is c_double else int32)(value, name))
 
 
 # ---- Texts

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Union
 import numpy as np
 
 from ._arrays import Array, as_array, floats, integers, matrix_of, shaped
-from ._library import AlignOptions, InvalidError, bytes_of, lib
+from ._library import AlignOptions, InvalidError, bytes_of, double, int32, lib
 from ._result import Result, result_from
 from .decoding import Path, Vocabulary, as_vocabulary
 
@@ -28,7 +28,8 @@ def align(scores: Array, vocabulary: Union[Vocabulary, Sequence[str], Path], tex
     lib.align_options_init(ctypes.byref(o), ctypes.sizeof(o))
     o.skip_unspellable, o.open_ends, o.find_gaps = int(skip_unspellable), int(open_ends), int(find_gaps)
     known = as_vocabulary(vocabulary)._live()
-    return result_from(lib.align, known, ctypes.byref(m), frame_seconds, bytes_of(text, "text"), ctypes.byref(o))
+    seconds = double(frame_seconds, "frame_seconds")
+    return result_from(lib.align, known, ctypes.byref(m), seconds, bytes_of(text, "text"), ctypes.byref(o))
 
 
 class Alignment(NamedTuple):
@@ -77,6 +78,7 @@ def forced_align(log_probs: Array, targets: Array, input_lengths: Optional[Array
     n, frames, classes = x.shape
     if len(labels) != n:
         raise InvalidError(f"targets: {len(labels)} sequences, expected {n}")
+    blank = int32(blank, "blank")
     if not 0 <= blank < classes:
         raise InvalidError(f"blank: {blank}, expected 0 to {classes - 1}")
     if classes > 0x1FFFE:

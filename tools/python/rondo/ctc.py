@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from ._arrays import Array, as_array, int32_pointer, integers, strided
-from ._library import Ctc, InvalidError, lib
+from ._library import Ctc, InvalidError, lib, set_options
 
 _DTYPES = {"float32": 0, "bfloat16": 1, "float64": 2}
 _REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
@@ -51,7 +51,7 @@ def ctc_loss(logits: Array, targets: Array, input_lengths: Optional[Array] = Non
     b = Ctc()
     lib.ctc_init(ctypes.byref(b), ctypes.sizeof(b))
     b.dtype, b.reduction = _DTYPES[x.dtype.name], _REDUCTIONS[reduction]
-    b.threads, b.blank, b.log_softmax, b.zero_infinity = threads, blank, int(log_softmax), int(zero_infinity)
+    set_options(b, threads=threads, blank=blank, log_softmax=log_softmax, zero_infinity=zero_infinity)
     b.frames, b.sequences, b.classes = batch.shape
     b.logits, b.strides = batch.ctypes.data, (c_int64 * 3)(*strides)
     b.labels, b.label_lengths = int32_pointer(labels), int32_pointer(counts)

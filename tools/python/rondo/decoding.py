@@ -12,15 +12,15 @@ from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 import numpy as np
 
 from ._arrays import Array, as_array, integers, matrix_of, shaped
-from ._library import (DecoderOptions, Handle, HotWord, InvalidError, Owner, bytes_of, lib, make, path_bytes, text_of,
-                       texts)
+from ._library import (DecoderOptions, Handle, HotWord, InvalidError, Owner, bytes_of, double, int32, lib, make,
+                       path_bytes, set_options, text_of, texts)
 from ._result import Result, result_from
 
 Path = Union[str, "os.PathLike[str]"]
 HotWords = Union[Mapping[str, float], Iterable[str]]
 
 _FIND_BLANK, _LAST_BLANK = -2, -1
-_BLANKS = {None: _FIND_BLANK, "last": _LAST_BLANK}
+_BLANKS: dict[Any, int] = {None: _FIND_BLANK, "last": _LAST_BLANK}
 
 
 class Vocabulary(Handle):
@@ -34,11 +34,10 @@ class Vocabulary(Handle):
 
     def __init__(self, tokens: Union[Sequence[str], Path], *, blank: Union[int, str, None] = None,
                  border: Optional[str] = None) -> None:
-        if isinstance(blank, str) and blank not in _BLANKS:
-            raise InvalidError(f"blank: '{blank}', expected a class, 'last' or None")
-        where = blank if isinstance(blank, int) else _BLANKS[blank]
-        if isinstance(blank, int) and blank < 0:
-            raise InvalidError(f"blank: {blank}, expected a class, 'last' or None")
+        is_named = blank is None or isinstance(blank, str)
+        where = _BLANKS.get(blank, -3) if is_named else int32(blank, "blank")
+        if where < (_FIND_BLANK if is_named else 0):
+            raise InvalidError(f"blank: {blank!r}, expected a class, 'last' or None")
         edge = None if border is None else bytes_of(border, "border")
         if isinstance(tokens, (str, os.PathLike)):
             made = make(lib.vocabulary_open, lib.vocabulary_free, path_bytes(tokens), where, edge)
@@ -88,15 +87,15 @@ def _hot_words(given: Optional[HotWords], weight: float) -> tuple[Any, int]:
     if isinstance(given, str):
         raise TypeError(f"hot_words: '{given}', expected a list of phrases or a dict from phrases to weights")
     pairs = given.items() if isinstance(given, Mapping) else [(phrase, weight) for phrase in given]
-    words = [HotWord(bytes_of(phrase, "hot_words"), float(w)) for phrase, w in pairs]
+    words = [HotWord(bytes_of(phrase, "hot_words"), double(w, "hot_words")) for phrase, w in pairs]
     return (HotWord * max(len(words), 1))(*words), len(words)
 
 
 class Decoder(Handle):
     """A search for the most probable text.
 
-    vocabulary: of the model whose outputs it reads.
-    language_model, lm_weight, word_score, unknown_score: pyctcdecode's alpha, beta, unk_score_offset.
+    vocabulary: of the model whose outputs it reads; or what Vocabulary takes.
+    language_model: or the path of one. It, lm_weight, word_score, unknown_score: pyctcdecode's alpha, beta, unk_score_offset.
     beam: texts that are kept from frame to frame; nbest: texts of a result, as its alternatives.
     token_floor: classes that are less probable in a frame do not extend texts in it.
     words: texts are of these alone.
@@ -105,20 +104,19 @@ class Decoder(Handle):
     What is not given is as `rondo decode` has it (but no token_floor by itself). Any number of threads may use one.
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, language_model: Optional[LanguageModel] = None,
-                 lm_weight: Optional[float] = None, word_score: Optional[float] = None,
-                 unknown_score: Optional[float] = None, beam: Optional[int] = None, nbest: Optional[int] = None,
-                 token_floor: Optional[float] = None, words: Optional[Iterable[str]] = None,
-                 hot_words: Optional[HotWords] = None, hot_word_weight: float = 5.0) -> None:
+    def __init__(self, vocabulary: Union[Vocabulary, Sequence[str], Path], *,
+                 language_model: Union[LanguageModel, Path, None] = None, lm_weight: Optional[float] = None,
+                 word_score: Optional[float] = None, unknown_score: Optional[float] = None, beam: Optional[int] = None,
+                 nbest: Optional[int] = None, token_floor: Optional[float] = None,
+                 words: Optional[Iterable[str]] = None, hot_words: Optional[HotWords] = None,
+                 hot_word_weight: float = 5.0) -> None:
         o = DecoderOptions()
         lib.decoder_options_init(ctypes.byref(o), ctypes.sizeof(o))
-        numbers = {"lm_weight": lm_weight, "word_score": word_score, "unknown_score": unknown_score, "beam": beam,
-                   "nbest": nbest, "token_floor": token_floor}
-        for name, value in numbers.items():
-            if value is not None:
-                setattr(o, name, value)
-        known = None if language_model is None else language_model._live()
-        if known is not None:
+        set_options(o, lm_weight=lm_weight, word_score=word_score, unknown_score=unknown_score, beam=beam, nbest=nbest,
+                    token_floor=token_floor)
+        known = None
+        if language_model is not None:
+            known = (language_model if isinstance(language_model, LanguageModel) else LanguageModel(language_model))._live()
             o.language_model = known.address
         lexicon = None if words is None else [bytes_of(w, "words") for w in words]
         if lexicon is not None:
@@ -126,7 +124,7 @@ class Decoder(Handle):
         hot, o.hot_word_count = _hot_words(hot_words, hot_word_weight)
         if hot is not None:
             o.hot_words = hot
-        self._vocabulary = vocabulary._live()
+        self._vocabulary = as_vocabulary(vocabulary)._live()
         super().__init__(make(lib.decoder_new, lib.decoder_free, self._vocabulary, ctypes.byref(o)))
         del known  # it was needed until now
 
@@ -189,7 +187,7 @@ def _language_model_of(folder: pathlib.Path) -> dict[str, Any]:
 
 def _decode(vocabulary: Owner, decoder: Optional[Owner], scores: Array, frame_seconds: float) -> Result:
     m, _kept = matrix_of(scores, ("frames", "classes"), "scores")
-    return result_from(lib.decode, vocabulary, decoder, ctypes.byref(m), frame_seconds)
+    return result_from(lib.decode, vocabulary, decoder, ctypes.byref(m), double(frame_seconds, "frame_seconds"))
 
 
 def _decode_batch(vocabulary: Owner, decoder: Optional[Owner], scores: Union[Array, Sequence[Array]],

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _library as c
 from ._arrays import Array, as_array, floats, shaped, strided
-from ._library import Handle, InvalidError, Owner, lib, make, path_bytes, text_of
+from ._library import Handle, InvalidError, Owner, int32, lib, make, path_bytes, set_options, text_of
 from ._result import Result
 from ._wav import read_wav
 from .decoding import Decoder, Path, Vocabulary
@@ -59,7 +59,8 @@ def _input_of(given: Any, rate: Optional[int], model_rate: int, name: str) -> "t
     a = as_array(given, name)
     if a.ndim == 1:
         a, strides = strided(_samples(a, name))
-        return c.Input(_SAMPLES, model_rate if rate is None else rate, a.ctypes.data, len(a), 1, strides[0], 0), a
+        hertz = model_rate if rate is None else int32(rate, "sample_rate")
+        return c.Input(_SAMPLES, hertz, a.ctypes.data, len(a), 1, strides[0], 0), a
     if a.ndim != 2:
         raise InvalidError(f"{name}: shape {list(a.shape)}, expected samples [samples], features [frames, columns] or a "
                            "grey image [height, width] of uint8")
@@ -101,7 +102,7 @@ class Recognizer(Handle):
             made = make(lib.model_open, lib.model_free, path_bytes(model, "model"), where)
         super().__init__(made)
         self.decoder = decoder
-        self._threads = threads
+        self._threads = int32(threads, "threads")
         self._idle: list[_State] = []
 
     @cached_property
@@ -174,9 +175,7 @@ class Recognizer(Handle):
         """
         o = c.StreamOptions()
         lib.stream_options_init(ctypes.byref(o), ctypes.sizeof(o))
-        for name, value in (("chunk_seconds", chunk_seconds), ("end_silence", end_silence), ("longest", longest)):
-            if value is not None:
-                setattr(o, name, value)
+        set_options(o, chunk_seconds=chunk_seconds, end_silence=end_silence, longest=longest)
         state = _State(self._live(), self._threads)
         state.use(decoder or self.decoder)
         return Stream(make(lib.stream_new, lib.stream_free, state.owner, ctypes.byref(o)).then(state.owner))
@@ -207,14 +206,16 @@ class Stream(Handle):
         a = np.ascontiguousarray(_samples(samples, "samples"))
         text = ctypes.c_char_p()
         with self._lock:
-            lib.stream_accept(self._live(), a.ctypes.data, len(a), ctypes.byref(text))
+            stream = self._live()  # which has the text
+            lib.stream_accept(stream, a.ctypes.data, len(a), ctypes.byref(text))
             return text_of(text.value)
 
     def partial(self) -> Partial:
         """What is known of the utterance that is being heard."""
         stable, text = ctypes.c_char_p(), ctypes.c_char_p()
         with self._lock:
-            lib.stream_partial(self._live(), ctypes.byref(stable), ctypes.byref(text))
+            stream = self._live()
+            lib.stream_partial(stream, ctypes.byref(stable), ctypes.byref(text))
             return Partial(text_of(stable.value), text_of(text.value))
 
     def endpoint(self) -> Optional[Result]:

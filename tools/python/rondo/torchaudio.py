@@ -61,7 +61,7 @@ class CTCDecoder:
 
 def _lines(given: Union[Path, Sequence[str]]) -> list[str]:
     if isinstance(given, (str, os.PathLike)):
-        return [line for line in pathlib.Path(given).read_text(encoding="utf-8").splitlines() if line]
+        return [line for line in pathlib.Path(given).read_text(encoding="utf-8").splitlines() if line.strip()]
     return list(given)
 
 

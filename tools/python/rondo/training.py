@@ -10,7 +10,7 @@ import threading
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
 from . import _library as c
-from ._library import bytes_of, lib, text_of
+from ._library import bytes_of, lib, set_options, text_of
 
 Settings = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
@@ -134,7 +134,7 @@ def train(settings: Settings, *, on_step: Optional[Callable[[TrainingStep], obje
     o.validated = run.callback(c.Validated, on_validation, lambda p: Validation(
         p[0].step, p[0].loss, p[0].metric, bool(p[0].best)))
     o.stop = c.Stop(run.stop)
-    o.resume, o.threads = int(resume), threads
+    set_options(o, resume=resume, threads=threads)
     if device is not None:
         o.device = bytes_of(device, "device")
     summary = c.Training(size=ctypes.sizeof(c.Training))
