@@ -25,7 +25,7 @@ Classifier: Programming Language :: Python :: 3
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Typing :: Typed
 Requires-Python: >=3.9
-Requires-Dist: numpy >=1.22
+Requires-Dist: numpy >=1.23
 Description-Content-Type: text/markdown
 
 {description}"""
