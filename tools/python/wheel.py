@@ -70,8 +70,7 @@ def main():
     build, out = (pathlib.Path(p) for p in sys.argv[1:])
     for needed in ("engine/c/librondo.so.0", "tools/rondo"):
         if not (build / needed).exists():
-            print(f"wheel.py: {build / needed} is not there; ninja -C {build} engine/c/librondo.so.0.1.0 tools/rondo",
-                  file=sys.stderr)
+            print(f"wheel.py: {build / needed} is not there; is {build} the folder of a build?", file=sys.stderr)
             return 1
     version = re.search(r"^  version: '([^']+)'", (ROOT / "meson.build").read_text(encoding="utf-8"), re.MULTILINE)[1]
     tag = f"py3-none-linux_{platform.machine()}"
