@@ -66,8 +66,8 @@ struct DecoderOptions {
   // For each word that the language model does not know, or that is not in the list of words.
   double unknown_score = -10;
   ModelUnit unit = ModelUnit::automatic;
-  // Whether the language model scores the end of the text as the end of a sentence.
-  bool sentence_end = true;
+  // Whether the text begins and ends as a sentence for the language model.
+  bool sentence_begin = true, sentence_end = true;
   // Whether texts come with the posteriors of their words and labels. Costs an alignment of each
   // text that is returned with all others of the beam.
   bool posteriors = false;
@@ -80,6 +80,10 @@ struct DecoderKnowledge {
   // all its words that the tokens can spell, in any division into tokens; other words are unknown
   // ones. (Where tokens have no borders between words, there are no unknown words.)
   std::vector<Spelling> lexicon;
+  // Given, and no lexicon, the other words of a language model of words count as unknown ones, too:
+  // each has the unknown_score beside what the model says of it. A list that the model has no word
+  // of is as none.
+  std::vector<std::string> known_words;
   // A token that may stand between the lexicon's words, and at either end; -1: there is none.
   int32_t silence = -1;
   // Phrases of whole words; of one that is listed twice the last weight counts. What the lexicon

@@ -109,7 +109,9 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
   }
   if (model_) {
     choose_unit(vocabulary, has_lexicon);
-    start_.history = model_->begin_sentence();
+    start_.history = options_.sentence_begin ? model_->begin_sentence() : model_->empty_context();
+    if (!has_lexicon && !knowledge.known_words.empty())
+      known_ = like ? like->known_ : find_known(knowledge.known_words);
   }
   needs_separator_ = vocabulary.border() == WordBorder::separator;
   opens_words_ = vocabulary.border() == WordBorder::prefix;
@@ -126,6 +128,7 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
     phrase_symbols_ = PhraseSymbols::labels;
   }
   if (has_lexicon || scores_words_) add_words(vocabulary, knowledge, hot_words, like);
+  warnings_.insert(warnings_.end(), known_->warnings.begin(), known_->warnings.end());
   if (!hot_words.empty()) add_phrases(vocabulary, hot_words);
   set_bounds(vocabulary);
 }
@@ -139,6 +142,33 @@ void Grammar::choose_unit(const Vocabulary& vocabulary, bool has_lexicon) {
     fail_input("a language model of words needs a lexicon where each token is a word of its own");
   scores_words_ = unit_ == ModelUnit::words;
   scores_tokens_ = !scores_words_;
+}
+
+std::shared_ptr<const Grammar::KnownWords> Grammar::find_known(
+    const std::vector<std::string>& words) const {
+  const auto known = std::make_shared<KnownWords>();
+  if (!scores_words_) {
+    known->warnings.push_back("the language model is of tokens, and has no use for known words");
+    return known;
+  }
+  std::vector<bool> is_known(model_->words());
+  size_t found = 0;
+  const std::string* lost = nullptr;
+  for (const std::string& word : words) {
+    const LanguageModel::Word number = model_->word(word);
+    if (number == LanguageModel::unknown) {
+      if (!lost) lost = &word;
+      continue;
+    }
+    found += !is_known[number];
+    is_known[number] = true;
+  }
+  if (2 * found < words.size())
+    known->warnings.push_back(str("the language model has ", found, " of the ", words.size(),
+                                  " known words, and not '", printable_start(*lost, 80), "'",
+                                  found == 0 ? "; so all of its own count as known" : ""));
+  if (found > 0) known->is_known = std::move(is_known);
+  return known;
 }
 
 void Grammar::set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge) {

@@ -159,7 +159,14 @@ class Grammar {
   static constexpr int32_t border_symbol = 0x110000;  // no character
   static constexpr int32_t no_symbol = 0x110001;      // a hot word that no text may have
 
+  // Which words of the language model are known ones, by their numbers; empty: all are.
+  struct KnownWords {
+    std::vector<bool> is_known;
+    std::vector<std::string> warnings;
+  };
+
   void choose_unit(const Vocabulary& vocabulary, bool has_lexicon);
+  std::shared_ptr<const KnownWords> find_known(const std::vector<std::string>& words) const;
   void set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
   int32_t word_called(const std::string& text, WordList& list) const;
   std::vector<WordTrie::Entry> listed_words(const Vocabulary& vocabulary,
@@ -177,9 +184,13 @@ class Grammar {
   const WordTrie& trie() const { return list_->trie; }
 
   double log_gain(double log10) const { return options_.lm_weight * 2.302585092994045684 * log10; }
+  bool is_unknown(LanguageModel::Word number) const {
+    return number == LanguageModel::unknown ||
+           (!known_->is_known.empty() && !known_->is_known[number]);
+  }
   double score_of(LanguageModel::Word number, double log10) const {
     return log_gain(log10) + options_.word_score +
-           (number == LanguageModel::unknown ? options_.unknown_score : 0);
+           (is_unknown(number) ? options_.unknown_score : 0);
   }
   // Of a word or token behind a history; moves the history on.
   double model_gain(LanguageModel::State& history, LanguageModel::Word number,
@@ -222,6 +233,7 @@ class Grammar {
   bool lists_followers_ = false;
   std::vector<uint64_t> follower_bits_;  // of each label
   std::shared_ptr<const WordList> list_ = std::make_shared<WordList>();
+  std::shared_ptr<const KnownWords> known_ = std::make_shared<KnownWords>();
   double outside_gain_ = 1, outside_inverse_gain_ = 1;
   double known_word_gain_ = 1, unknown_word_gain_ = 1;  // where no language model scores words
   // Bounds: of all that depends on neither place nor phrase; of a word's first label; of the label

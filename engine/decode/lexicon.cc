@@ -89,6 +89,21 @@ std::vector<Spelling> open_lexicon(const std::string& path, const Vocabulary& vo
   return parse_lexicon(read_text_file(path, most_bytes), vocabulary, path);
 }
 
+std::vector<std::string> parse_known_words(std::string_view content, const std::string& name) {
+  std::vector<std::string> words;
+  for_each_line(content, name, [&](std::string_view line, const std::string& where) {
+    if (!is_utf8(line)) fail_input(where, ": is not valid UTF-8");
+    words.emplace_back(trimmed(line));
+  });
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  return words;
+}
+
+std::vector<std::string> open_known_words(const std::string& path) {
+  return parse_known_words(read_text_file(path, most_bytes), path);
+}
+
 std::vector<HotWord> parse_hot_words(std::string_view content, double weight,
                                      const std::string& name) {
   std::vector<HotWord> words;

@@ -4,8 +4,8 @@
 // space is the word, then its tokens follow, with spaces between. A word may have several lines,
 // and several words the same tokens. A line of a word alone is spelled by the vocabulary.
 // A list of hot words has a word or phrase on each line, and its weight behind a tab if it is not
-// that of the others; of a phrase that is there twice the last line counts. Empty lines are passed
-// over in both.
+// that of the others; of a phrase that is there twice the last line counts. A list of known words,
+// as pyctcdecode's unigrams.txt, has one on each line. Empty lines are passed over in all.
 //
 // Errors: InputError that names the file, the line and what is wrong. Thread safety: pure
 // functions.
@@ -38,6 +38,11 @@ struct HotWord {
 
   bool operator==(const HotWord&) const = default;
 };
+
+// Sorted, each once; none of an empty file. They are not normalised: a language model's words are
+// compared byte by byte.
+std::vector<std::string> open_known_words(const std::string& path);
+std::vector<std::string> parse_known_words(std::string_view content, const std::string& name);
 
 // `weight`: of lines that say none.
 std::vector<HotWord> open_hot_words(const std::string& path, double weight);

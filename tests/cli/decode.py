@@ -133,6 +133,10 @@ def test_folder_of_hugging_face():
         (model / "language_model/attrs.json").write_text('{"alpha": 0.25, "beta": -1, "score_boundary": false}')
         line = json.loads(said("decode", model, root / "x.npy", "--format", "jsonl", "--word-score", 2))["alternatives"][0]
         check(abs(line["score"] - line["log_probability"] - 0.25 * math.log(10) * line["lm_log10"] - 2 * 2) < 1e-6, line)
+        # No sentence begins or ends: words alone have probabilities.
+        (root / "plain").write_text(line["text"] + "\n")
+        asked = said("lm", "query", model / "language_model/2gram.arpa", root / "plain", "--words", "--format", "jsonl")
+        check(line["lm_log10"] > json.loads(asked.splitlines()[0])["log10"] + 0.1, line, asked)
         (model / "language_model/other.arpa").write_text("")
         fails("decode", model, root / "x.npy", errs="holds several language models")
         (model / "language_model/other.arpa").unlink()
@@ -147,6 +151,78 @@ def test_folder_of_hugging_face():
         check(json.loads(said("align", model, root / "x.npy", "--format", "jsonl"))["text"] == "a b", "align")
         (model / "vocab.json").unlink()
         fails("decode", model, root / "x.npy", errs="has no vocab.json")
+
+
+def test_known_words_of_a_folder():
+    """language_model/unigrams.txt: the other words of the model cost unk_score_offset, and may be all the same."""
+    with folder() as root:
+        model = root / "model"
+        inside = model / "language_model"
+        inside.mkdir(parents=True)
+        (model / "vocab.json").write_text('{"<pad>": 0, "|": 1, "a": 2, "b": 3}')
+        (inside / "m.arpa").write_text("\\data\\\nngram 1=5\n\n\\1-grams:\n-2\t<unk>\n-99\t<s>\n-1\t</s>\n"
+                                       "-0.5\ta\n-0.6\tb\n\n\\end\\\n")
+        (inside / "attrs.json").write_text(
+            '{"alpha": 0.5, "beta": 1.5, "unk_score_offset": -2, "score_boundary": true}')
+        unigrams = inside / "unigrams.txt"
+        # "a" by the network and the language model.
+        write_npy(root / "x.npy", [[0.02, 0.02, 0.5, 0.46]])
+        # "b", which may be "a".
+        write_npy(root / "y.npy", [[0, 0, 0.01, 0.99]])
+
+        def best(output, *options, warns=None):
+            out, err = run("decode", model, root / output, "--format", "jsonl", "--nbest", 2, *options)
+            check((warns in err) if warns else not err, options, repr(err))
+            found = json.loads(out)["alternatives"][0]
+            return found["text"], found["score"] - found["log_probability"]
+
+        def worth(log10, unknown=0, alpha=0.5):
+            return alpha * math.log(10) * (log10 - 1) + 1.5 + unknown
+
+        def check_best(found, text, value):
+            check(found[0] == text and abs(found[1] - value) < 1e-6, found, text, value)
+
+        cost = 0.5 * math.log(10) * -2
+        for content in (None, b"a\nb\n", b"b\na\nb\n\xc3\xa9\r\nab\r\n"):
+            if content:
+                unigrams.write_bytes(content)
+            check_best(best("x.npy"), "a", worth(-0.5))
+            check_best(best("y.npy"), "b", worth(-0.6))
+        huge = b"h" * (1 << 20)
+        for content in (b"b", b"\xef\xbb\xbfb\r\nb\r\n\r\n", b"b\n" + huge + b"\n"):
+            unigrams.write_bytes(content)
+            check_best(best("x.npy"), "b", worth(-0.6))
+        # Unknown, and written all the same.
+        unigrams.write_text("a\n")
+        check_best(best("y.npy"), "b", worth(-0.6, cost))
+        check_best(best("y.npy", "--unknown-score", -1), "b", worth(-0.6, -1))
+        check_best(best("y.npy", "--lm-weight", 0.25), "b", worth(-0.6, cost, 0.25))
+        # What the command line says comes before what the folder says.
+        (root / "list").write_text("b\n")
+        check_best(best("x.npy", "--lexicon", root / "list"), "b", worth(-0.6))
+        check_best(best("y.npy", "--lexicon", root / "list"), "b", worth(-0.6))
+        (root / "dev.jsonl").write_text('{"features_filepath": "y.npy", "text": "b"}\n')
+        said("tune", model, root / "dev.jsonl")
+
+        # Lists that say nothing, and what is no list.
+        for content in (b"", b"\r\n\n"):
+            unigrams.write_bytes(content)
+            check_best(best("x.npy", warns="unigrams.txt: holds no words"), "a", worth(-0.5))
+        unigrams.write_bytes(b"\x1b[2J" + huge + b"\n")
+        out, err = run("decode", model, root / "x.npy")
+        check("has 0 of the 1 known words, and not '\\x1b[2Jhhh" in err and len(err) < 250, len(err), err[:300])
+        check(out.strip() == "a", out)
+        unigrams.write_bytes(b"a\nb\n" + huge + b"\xff\n")
+        err = fails("decode", model, root / "x.npy", errs="unigrams.txt:3: is not valid UTF-8")[1]
+        check(len(err) < 250, len(err))
+        said("decode", model, root / "x.npy", "--lexicon", root / "list")
+        # So dear that none is found.
+        unigrams.write_text("b\n")
+        (inside / "attrs.json").write_text('{"alpha": 1, "unk_score_offset": -1000}')
+        check(best("x.npy")[0] == "b", "none unknown")
+        for attributes in ('{"unk_score_offset": 3}', '{"unk_score_offset": -1e4}', '{"alpha": 1e3}'):
+            (inside / "attrs.json").write_text(attributes)
+            fails("decode", model, root / "x.npy", errs='attrs.json: "')
 
 
 def test_what_is_told():

@@ -134,16 +134,18 @@ ngram 3=1
 \end\
 )";
 
+// `known`: the words that are known, of those that the model has; empty: all.
 inline double lm_score(const LanguageModel& model, const std::vector<std::string>& words,
-                       const DecoderOptions& o) {
-  LanguageModel::State state = model.begin_sentence();
+                       const DecoderOptions& o, const std::set<std::string>& known = {}) {
+  LanguageModel::State state = o.sentence_begin ? model.begin_sentence() : model.empty_context();
   double log10 = 0, score = 0;
   for (const std::string& w : words) {
     const auto number = model.word(w);
+    const bool is_known = number != LanguageModel::unknown && (known.empty() || known.contains(w));
     log10 += model.score(state, number, state);
-    score += o.word_score + (number == LanguageModel::unknown ? o.unknown_score : 0);
+    score += o.word_score + (is_known ? 0 : o.unknown_score);
   }
-  return score + o.lm_weight * ln10 * (log10 + model.end_score(state));
+  return score + o.lm_weight * ln10 * (log10 + (o.sentence_end ? model.end_score(state) : 0));
 }
 
 // Of a phrase that is listed twice the last weight counts.

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "engine/decode/decoder.h"
 #include "engine/decode/tuning.h"
@@ -21,6 +23,7 @@ TEST_CASE("a language model of words scores each text as by itself", "[decoder]"
     for (const bool sum : {true, false}) {
       DecoderOptions o = everything(sum);
       o.sentence_end = seed != 3;
+      o.sentence_begin = seed < 2;
       DecoderKnowledge k;
       k.language_model = model;
       if (seed % 2 == 1) k.hot_words = {{"ab", 1.5}, {"a b", 2}, {"bb", 3}, {"b", -1}};
@@ -31,18 +34,89 @@ TEST_CASE("a language model of words scores each text as by itself", "[decoder]"
       for (const auto& [labels, p] : all_sequences(s, 0, sum)) {
         const std::string text = vocabulary.text(labels);
         const std::vector<std::string> words = split_words(text);
-        double worth = lm_score(model, words, o) + hot_score(k.hot_words, words);
-        if (!o.sentence_end) {
-          LanguageModel::State state = model.begin_sentence();
-          for (const std::string& w : words) model.score(state, model.word(w), state);
-          worth -= o.lm_weight * ln10 * model.end_score(state);
-        }
-        expected.add(text, p, worth, sum);
+        expected.add(text, p, lm_score(model, words, o) + hot_score(k.hot_words, words), sum);
       }
       INFO("seed " << seed << " sum " << sum);
       compare(s, decoder, expected);
     }
   }
+}
+
+// The model says the same of them, and their score is added.
+TEST_CASE("words of the model that are not in the list of known ones count as unknown",
+          "[decoder]") {
+  const LanguageModel model = LanguageModel::parse(word_model, "test");
+  const std::set<std::string> known = {"a", "ba"};
+  const std::string around_a = "\xe2\x96\x81";
+  const std::vector<Vocabulary> vocabularies = {
+      Vocabulary(spaced, {}, "", "test"),
+      Vocabulary({"<blank>", around_a, around_a + "a", "a", "b"}, {}, "", "test"),
+      Vocabulary({"<blank>", "a", "b"}, {}, "none", "test")};
+  for (const Vocabulary& vocabulary : vocabularies) {
+    const bool has_borders = vocabulary.border() != WordBorder::none;
+    const Scores s = random_scores(4, vocabulary.classes(), 3);
+    const DecoderOptions o = everything(true);
+    DecoderKnowledge k;
+    k.language_model = model;
+    // A word that the model lacks, and one that nothing spells, change nothing.
+    k.known_words = {"a", "ba", "bb", "\xc3\xa9"};
+    Expected expected;
+    for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+      const std::string text = vocabulary.text(labels);
+      if (has_borders) {
+        expected.add(text, p, lm_score(model, split_words(text), o, known), true);
+        continue;
+      }
+      // In any division into words of the model.
+      std::vector<std::string> words;
+      const std::function<void(size_t)> divide = [&](size_t at) {
+        if (at == text.size()) expected.add(text, p, lm_score(model, words, o, known), true);
+        for (const size_t n : {1, 2}) {
+          if (at + n > text.size()) break;
+          words.push_back(text.substr(at, n));
+          if (model.word(words.back()) != LanguageModel::unknown) divide(at + n);
+          words.pop_back();
+        }
+      };
+      divide(0);
+    }
+    INFO("classes " << vocabulary.classes());
+    const Decoder decoder(vocabulary, o, k);
+    CHECK(decoder.warnings().empty());
+    compare(s, decoder, expected);
+    const std::vector<HotWord> none;
+    compare(s, decoder.with_hot_words(none), expected);
+  }
+}
+
+TEST_CASE("a list of known words that does not fit the model is told", "[decoder]") {
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  const Scores s = random_scores(4, 4, 6);
+  const DecoderOptions o = everything(true);
+  DecoderKnowledge k;
+  k.language_model = LanguageModel::parse(word_model, "test");
+  const auto texts_with = [&](std::vector<std::string> words) {
+    k.known_words = std::move(words);
+    const Decoder decoder(vocabulary, o, k);
+    return std::pair(decoder.decode(s.values.data(), s.frames), decoder.warnings());
+  };
+  const auto [all, no_warnings] = texts_with({});
+  CHECK(no_warnings.empty());
+  const auto [none, warnings] = texts_with({"A\x1b[2J" + std::string(1 << 20, 'A'), "B"});
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].starts_with("the language model has 0 of the 2 known words, and not 'A\\x1b["));
+  CHECK(warnings[0].size() < 250);
+  REQUIRE(none.size() == all.size());
+  for (size_t i = 0; i < all.size(); ++i) CHECK(none[i].score == all[i].score);
+  CHECK_THAT(texts_with({"B", "C", "a"}).second.at(0), Catch::Contains("has 1 of the 3"));
+  // A lexicon says which words there are.
+  k.lexicon = {{"a", {2}}, {"b", {3}}};
+  CHECK(texts_with({"a"}).first.front().score == texts_with({"B"}).first.front().score);
+  CHECK(texts_with({"B"}).second.empty());
+  k.lexicon.clear();
+  DecoderOptions of_tokens = o;
+  of_tokens.unit = ModelUnit::tokens;
+  CHECK_THAT(Decoder(vocabulary, of_tokens, k).warnings().at(0), Catch::Contains("is of tokens"));
 }
 
 TEST_CASE("what a text is made of is told", "[decoder]") {
@@ -348,6 +422,18 @@ TEST_CASE("a text that only zero probabilities lead to", "[decoder]") {
   const auto half = Decoder(vocabulary, {}, k).decode(begun, 1);
   CHECK(half[0].text.empty());
   CHECK(half[0].score > -10);
+}
+
+TEST_CASE("a list of known words has each once, as it is written", "[lexicon]") {
+  const std::string huge(1 << 20, 'h');
+  CHECK(parse_known_words("\xef\xbb\xbf"
+                          "b\r\n\r\n a b\t\nb\n" +
+                              huge + "\ne\xcc\x81",
+                          "u") == std::vector<std::string>{"a b", "b", "e\xcc\x81", huge});
+  CHECK(parse_known_words("", "u").empty());
+  CHECK(parse_known_words("\r\n \n", "u").empty());
+  CHECK_THROWS_WITH(parse_known_words("a\n\xff" + huge, "u"),
+                    Catch::Equals("u:2: is not valid UTF-8"));
 }
 
 TEST_CASE("lexicons and hot words that are wrong name the line", "[lexicon]") {

@@ -204,6 +204,12 @@ void run_word_lists(std::span<const std::byte> bytes) {
   } catch (const InputError& e) {
     why = e.what();
   }
+  // Of known words any text is a list.
+  if (is_utf8(text)) {
+    const std::vector<std::string> known = parse_known_words(text, "words");
+    for (size_t i = 0; i < known.size(); ++i)
+      require(!known[i].empty() && (i == 0 || known[i - 1] < known[i]), "known words twice");
+  }
   if (!read) throw InputError(why);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <numbers>
 #include <system_error>
 
 #include "engine/decode/transcript/confidence.h"
@@ -171,7 +172,13 @@ DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& voca
   require_search(o);
   DecoderKnowledge k;
   if (!o.lm.empty()) k.language_model = LanguageModel::open(o.lm);
-  if (!o.lexicon.empty()) k.lexicon = open_lexicon(o.lexicon, vocabulary);
+  if (!o.lexicon.empty()) {
+    k.lexicon = open_lexicon(o.lexicon, vocabulary);
+  } else if (!o.known_words.empty()) {
+    k.known_words = open_known_words(o.known_words);
+    if (k.known_words.empty())
+      warn(o.known_words + ": holds no words; all that the language model has are known");
+  }
   if (!o.silence.empty()) {
     if (o.lexicon.empty()) throw WrongUsage("--silence goes with --lexicon");
     const auto label = vocabulary.find(o.silence);
@@ -209,6 +216,37 @@ void require_effect(const DecodingOptions& o) {
 
 }  // namespace
 
+namespace {
+
+// What pyctcdecode calls them. Its unk_score_offset is, as what the model says of a word, a base-10
+// logarithm that alpha weighs.
+void use_attributes(const std::string& path, const Command& command, DecoderOptions* search) {
+  try {
+    const Json json = Json::parse(read_text_file(path, 1 << 20));
+    const auto number = [&](const char* key, double usual, double least, double most) {
+      const Json* found = json.find(key);
+      const double value = found ? found->get<double>() : usual;
+      if (!(value >= least && value <= most))
+        fail_input(path, ": \"", key, "\" is ", value, ", expected ", least, " to ", most);
+      return value;
+    };
+    const DecoderOptions own;
+    const double alpha = number("alpha", own.lm_weight, 0, 100);
+    const double beta = number("beta", own.word_score, -100, 100);
+    const double offset = number("unk_score_offset", own.unknown_score, -1000, 0);
+    if (!command.has("--lm-weight")) search->lm_weight = alpha;
+    if (!command.has("--word-score")) search->word_score = beta;
+    if (!command.has("--unknown-score"))
+      search->unknown_score = alpha * std::numbers::ln10 * offset;
+    if (const Json* boundary = json.find("score_boundary"))
+      search->sentence_begin = search->sentence_end = boundary->get<bool>();
+  } catch (const JsonError& e) {
+    fail_input(path, ": ", e.what());
+  }
+}
+
+}  // namespace
+
 void use_language_model_of(const std::string& folder, const Command& command, DecodingOptions* o) {
   namespace fs = std::filesystem;
   const fs::path inside = fs::path(folder) / "language_model";
@@ -216,7 +254,11 @@ void use_language_model_of(const std::string& folder, const Command& command, De
   if (!fs::is_directory(inside, ignored) || !o->lm.empty() || o->beam == 0) return;
   for (const auto& entry : fs::directory_iterator(inside)) {
     const std::string name = entry.path().filename().string();
-    if (!entry.is_regular_file() || name == "attrs.json" || name == "unigrams.txt") continue;
+    if (!entry.is_regular_file() || name == "attrs.json") continue;
+    if (name == "unigrams.txt") {
+      o->known_words = entry.path().string();
+      continue;
+    }
     if (!o->lm.empty())
       fail_input(inside.string(), ": holds several language models, '",
                  fs::path(o->lm).filename().string(), "' and '", name, "'; --lm says which");
@@ -224,26 +266,7 @@ void use_language_model_of(const std::string& folder, const Command& command, De
   }
   if (o->lm.empty()) fail_input(inside.string(), ": holds no language model");
   const std::string attributes = (inside / "attrs.json").string();
-  if (!fs::exists(attributes)) return;
-  try {
-    const Json json = Json::parse(read_text_file(attributes, 1 << 20));
-    const auto take = [&](const char* key, const char* option, double* value) {
-      const Json* found = json.find(key);
-      if (!found || command.has(option)) return;
-      constexpr double most = 1000;
-      *value = found->get<double>();
-      const double least = value == &o->search.lm_weight ? 0 : -most;
-      if (!(*value >= least && *value <= most))
-        fail_input(attributes, ": \"", key, "\" is ", *value, ", expected ", least, " to ", most);
-    };
-    take("alpha", "--lm-weight", &o->search.lm_weight);
-    take("beta", "--word-score", &o->search.word_score);
-    take("unk_score_offset", "--unknown-score", &o->search.unknown_score);
-    if (const Json* boundary = json.find("score_boundary"))
-      o->search.sentence_end = boundary->get<bool>();
-  } catch (const JsonError& e) {
-    fail_input(attributes, ": ", e.what());
-  }
+  if (fs::exists(attributes)) use_attributes(attributes, command, &o->search);
 }
 
 std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& vocabulary,

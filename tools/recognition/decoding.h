@@ -16,6 +16,7 @@ struct DecodingOptions {
   int default_beam = 0;  // of the command, where nothing needs a search
   int nbest = 1;
   std::string lm, lexicon, silence, hot_words, unit = "auto";
+  std::string known_words;  // a file; where there is a lexicon it says nothing
   double hot_word_weight = 5, score_range = 0;
   double token_floor = -1;  // not given
   DecoderOptions search = {};
@@ -38,9 +39,9 @@ void add_confidence_option(Command& command, std::string* name, bool by_search);
 // for what needs a search where --beam 0 says that there is none.
 std::string format_of(const DecodingOptions& options, const std::string& given);
 
-// Of a folder of Hugging Face that has a language_model: that model and its weights, but for what
-// the command line says. Nothing for what is no such folder, or where nothing is searched for.
-// Throws InputError.
+// Of a folder of Hugging Face that has a language_model: that model, its known words and its
+// weights, but for what the command line says. Nothing for what is no such folder, or where nothing
+// is searched for. Throws InputError.
 void use_language_model_of(const std::string& folder, const Command& command,
                            DecodingOptions* options);
 
