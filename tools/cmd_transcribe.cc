@@ -98,41 +98,33 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
   }
   Speaker speaker;
   struct Heard {
-    Waveform audio = {};  // of standard input for a picture alone
+    Waveform audio = {};  // of a stream for a picture alone
     double seconds = 0;
     Prediction prediction = {};
   };
   InputWork<Heard> work;
   work.most = 1;
   work.read = [&](const ModelInput& input, Heard& heard) {
-    Waveform& audio = heard.audio;
-    audio.sample_rate = model.description().config.features.rate;
-    const bool is_raw = stream && input.file.path == "-";
-    if (!is_raw) {
-      InputExtent extent;
-      audio = read_audio(input, audio.sample_rate, &extent);
-      tell_narrow(speaker, extent);
+    const int32_t rate = model.description().config.features.rate;
+    InputExtent extent;
+    if (stream) {
+      heard.audio.sample_rate = rate;
+      const auto step = std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * rate), 1);
+      HeardSamples sound(input, rate);
+      std::vector<float>& kept = heard.audio.samples;
+      heard.prediction.transcript = stream->hear(input, [&] {
+        const std::span<const float> samples = sound.next(step);
+        if (o.picture.asked()) kept.insert(kept.end(), samples.begin(), samples.end());
+        return samples;
+      });
+      heard.seconds = sound.seconds();
+      extent.narrow = sound.narrow();
+    } else {
+      heard.audio = read_audio(input, rate, &extent);
+      heard.seconds = extent.seconds;
+      heard.prediction.transcript = model.transcribe(heard.audio);
     }
-    heard.seconds = audio.seconds();
-    if (!stream) {
-      heard.prediction.transcript = model.transcribe(audio);
-      return;
-    }
-    const auto step =
-        std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * audio.sample_rate), 1);
-    RawSamples raw;
-    size_t at = 0;
-    heard.prediction.transcript = stream->hear(input, [&]() -> std::span<const float> {
-      if (!is_raw) {
-        const size_t first = std::exchange(at, std::min(at + step, audio.samples.size()));
-        return std::span(audio.samples).subspan(first, at - first);
-      }
-      const std::span<const float> samples = raw.next(step);
-      if (o.picture.asked())
-        audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
-      return samples;
-    });
-    if (is_raw) heard.seconds = static_cast<double>(raw.count()) / audio.sample_rate;
+    tell_narrow(speaker, extent);
   };
   work.write = [&](const ModelInput& input, Heard& heard) {
     if (!stream || stream->writes_whole())

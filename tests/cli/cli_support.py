@@ -106,6 +106,20 @@ def is_sanitized():
     return any(name in pathlib.Path(RONDO).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
 
 
+def peak_memory(*words):
+    """kB that a command had at most, as far as it can be seen from outside; it has to end well."""
+    # Meson asks malloc to write to what is only reserved.
+    environment = {name: value for name, value in os.environ.items() if name != "MALLOC_PERTURB_"}
+    process, peak = start(*words, stdout=subprocess.DEVNULL, env=environment), 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError):
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            peak = max([peak, *map(int, re.findall(r"VmHWM:\s+(\d+) kB", status))])
+        time.sleep(0.005)
+    check(process.returncode == 0, words, process.stderr.read())
+    return peak
+
+
 def halt(pid):
     """Stops a process: where this is true, it stands still. False if it has ended."""
     with contextlib.suppress(ProcessLookupError):

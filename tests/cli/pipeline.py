@@ -87,6 +87,8 @@ def test_streaming_writes_what_transcribing_writes():
         fails("transcribe", model, "-", "--stream", stdin=recording.read_bytes(),
               errs="standard input: is a recording with a header (RIFF)")
         check_utterances(root, model)
+        check_pieces(root, model)
+        check_memory(root, model)
         train(root, root / "both", "training.max_steps=1", "features.cmvn=global", base=TONE)
         fails("transcribe", root / "both", recording, "--stream", errs="has bidirectional layers")
         run("transcribe", model, recording, "--end-silence", 2, code=2, errs="--end-silence goes with --stream")
@@ -123,6 +125,61 @@ def check_utterances(root, model):
     named = run("transcribe", model, root / "three.wav", root / "three.wav", "--stream")[0]
     check(named == "".join(f"{root}/three.wav\t{line}\n" for line in text.splitlines()) * 2, named)
     check(len(run(*stream, "--end-silence", 0, "--longest", 2)[0].splitlines()) >= 3, "longest")
+
+
+def check_pieces(root, model):
+    """Files of any rate, read piece by piece; what is wrong with one, and what is behind it."""
+    noise = random.Random(5)
+    samples = array.array("h", (noise.randrange(-20000, 20001) for _ in range(3 * 48000)))
+    for rate in (8000, 11025, 44100, 48000):
+        for channels in (1, 2):
+            with wave.open(str(root / "any.wav"), "wb") as file:
+                file.setparams((channels, 2, rate, 0, "NONE", None))
+                file.writeframes(samples[: 2 * rate * channels + channels].tobytes())
+            logits = []
+            for name, more in (("whole", []), ("streamed", ["--stream", "--chunk-ms", "33"]), ("long", ["--stream", "--chunk-ms", "5000"])):
+                run("transcribe", model, root / "any.wav", "--format", "npy", "--out", root / name, *more)
+                logits.append((root / name / "any.npy").read_bytes())
+            check(logits[0] == logits[1] == logits[2], rate, channels, "other logits")
+    good, bad = root / "dev001.wav", root / "bad.wav"
+    text = run("transcribe", model, good, "--stream")[0].strip()
+    # What is no number comes late: the utterances before it are written, and nothing of it gets into the next recording.
+    three = (root / "three.wav").read_bytes()[44:]
+    heard = struct.unpack(f"<{len(three) // 2}h", three)
+    content = struct.pack(f"<{len(heard)}f", *(v / 32768 for v in heard[:-1]), math.nan)
+    bad.write_bytes(b"RIFF" + struct.pack("<I", 36 + len(content)) + b"WAVEfmt " +
+                    struct.pack("<IHHIIHH", 16, 3, 1, RATE, 4 * RATE, 4, 32) + b"data" + struct.pack("<I", len(content)) + content)
+    why = f"bad.wav: sample {len(heard) - 1} ({(len(heard) - 1) / RATE:g} s) is not a finite number"
+    fails("transcribe", model, bad, errs=why[:30])
+    out, err = fails("transcribe", model, bad, good, "--stream", errs="is not a finite number")
+    lines = out.splitlines()
+    check(lines[-1] == f"{good}\t{text}" and 2 <= len(lines) <= 4, lines, text)
+    check(all(line.startswith(f"{bad}\t") for line in lines[:-1]), lines)
+    check(err == run("transcribe", model, bad, code=1)[1], err)
+    out = fails("transcribe", model, bad, "--stream", errs="is not a finite number")[0]
+    check(out.endswith("\n"), out)
+    bad.write_bytes(good.read_bytes()[:-100])
+    out, err = fails("transcribe", model, bad, "--stream", errs="bad.wav: is truncated")
+    check(out == "" and err == run("transcribe", model, bad, code=1)[1], out, err)
+
+
+def check_memory(root, model):
+    """An hour takes no more of it than a minute."""
+    if is_sanitized():
+        return
+    noise = random.Random(6)
+    with wave.open(str(root / "minute.wav"), "wb") as file:
+        file.setparams((1, 2, 11025, 0, "NONE", None))
+        file.writeframes(array.array("h", (noise.randrange(-20000, 20001) for _ in range(60 * 11025))).tobytes())
+    minute = (root / "minute.wav").read_bytes()
+    size = 60 * (len(minute) - 44)
+    with open(root / "hour.wav", "wb") as file:
+        file.write(minute[:4] + struct.pack("<I", size + 36) + minute[8:40] + struct.pack("<I", size))
+        for _ in range(60):
+            file.write(minute[44:])
+    words = ["--stream", "--format", "ctm"]
+    few, many = (peak_memory("transcribe", model, root / name, *words) for name in ("minute.wav", "hour.wav"))
+    check(many < few + 16000, few, many)  # kB; the hour's samples are 115 MB
 
 
 def check_times(model, recording, text, duration):

@@ -332,20 +332,6 @@ def test_names_in_other_normal_forms():
                 run("prepare", *words, "--dev", 0, "--test", 0, says="2 utterances found, 2 used")
 
 
-def peak_memory(*words):
-    """kB that a command had at most, as far as it can be seen from outside; it has to end well."""
-    # Meson asks malloc to write to what is only reserved.
-    environment = {name: value for name, value in os.environ.items() if name != "MALLOC_PERTURB_"}
-    process, peak = start(*words, stdout=subprocess.DEVNULL, env=environment), 0
-    while process.poll() is None:
-        with contextlib.suppress(OSError):
-            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-            peak = max([peak, *map(int, re.findall(r"VmHWM:\s+(\d+) kB", status))])
-        time.sleep(0.005)
-    check(process.returncode == 0, words, process.stderr.read())
-    return peak
-
-
 def test_memory_of_an_entry():
     """1 kB, also just behind the sizes at which what grows by doubling has doubled."""
     if is_sanitized():

@@ -246,18 +246,12 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKi
   return inputs;
 }
 
-namespace {
-
-// Of sound at the model's rate: what was recorded for a lower one is not what the model has learnt.
-std::string narrow_sound(const Waveform& audio, const std::string& name) {
-  const double hertz = bandwidth_of(audio.samples, audio.sample_rate);
-  const int32_t rate = true_rate(audio.sample_rate, hertz);
-  if (rate == audio.sample_rate) return {};
+std::string narrow_sound(double hertz, int32_t sample_rate, const std::string& name) {
+  const int32_t rate = true_rate(sample_rate, hertz);
+  if (rate == sample_rate) return {};
   return str(name, ": has nothing above ", std::lround(hertz), " Hz, as a recording of ", rate,
-             " Hz; the model reads ", audio.sample_rate, " Hz");
+             " Hz; the model reads ", sample_rate, " Hz");
 }
-
-}  // namespace
 
 Waveform read_audio(const ModelInput& input, int32_t sample_rate, InputExtent* extent) {
   Waveform audio;
@@ -271,7 +265,7 @@ Waveform read_audio(const ModelInput& input, int32_t sample_rate, InputExtent* e
   }
   if (extent) {
     extent->seconds = audio.seconds();
-    extent->narrow = narrow_sound(audio, name);
+    extent->narrow = narrow_sound(bandwidth_of(audio.samples, sample_rate), sample_rate, name);
   }
   return audio;
 }

@@ -54,6 +54,9 @@ Matrix read_scores(const ModelInput& input);
 // The recording, or all of standard input as one, at `sample_rate`. `extent`, where it is given,
 // gets what is told of a recording. Throws InputError.
 Waveform read_audio(const ModelInput& input, int32_t sample_rate, InputExtent* extent = nullptr);
+// Of sound at the model's rate that reaches up to `hertz`: a sentence, where it was recorded for a
+// lower rate, which is not what the model has learnt; else nothing.
+std::string narrow_sound(double hertz, int32_t sample_rate, const std::string& name);
 // The image or its region, or standard input as one; lines that are written downwards are not
 // straightened along baselines. Throws InputError.
 GreyImage read_image(const ModelInput& input, const ImageReader& images, LineDirection direction);

@@ -34,7 +34,25 @@ void require_stream(const Command& command, bool streams,
     if (command.has(option) && !streams) throw WrongUsage(str(option, " goes with --stream"));
 }
 
-std::span<const float> RawSamples::next(size_t most) {
+HeardSamples::HeardSamples(const ModelInput& input, int32_t sample_rate)
+    : name_(input.name), sample_rate_(sample_rate) {
+  if (input.file.path == "-") return;
+  recording_.emplace(input.file, sample_rate, input.segment);
+  band_.emplace(recording_->samples());
+}
+
+std::string HeardSamples::narrow() const {
+  return band_ ? narrow_sound(band_->hertz(sample_rate_), sample_rate_, name_) : std::string();
+}
+
+std::span<const float> HeardSamples::next(size_t most) {
+  const std::span<const float> samples = recording_ ? recording_->next(most) : next_raw(most);
+  if (band_) band_->add(samples.data(), samples.size());
+  count_ += static_cast<int64_t>(samples.size());
+  return samples;
+}
+
+std::span<const float> HeardSamples::next_raw(size_t most) {
   raw_.resize(most);
   const size_t n = std::fread(raw_.data(), sizeof(int16_t), most, stdin);
   if (std::ferror(stdin)) fail_input("standard input: cannot be read");
@@ -47,7 +65,6 @@ std::span<const float> RawSamples::next(size_t most) {
   }
   samples_.clear();
   for (size_t i = 0; i < n; ++i) samples_.push_back(static_cast<float>(raw_[i]) / 32768);
-  count_ += static_cast<int64_t>(n);
   return samples_;
 }
 
@@ -76,10 +93,16 @@ Transcript StreamWriter::hear(const ModelInput& input,
                               const std::function<std::span<const float>()>& next) {
   has_written_ = false;
   whole_ = {};
-  for (std::span<const float> samples = next(); !samples.empty(); samples = next()) {
-    const std::string text = stream_.accept(samples);
-    if (shows_) show(text);
-    for (const StreamedTranscript& t : stream_.ended()) take(input, t);
+  try {
+    for (std::span<const float> samples = next(); !samples.empty(); samples = next()) {
+      const std::string text = stream_.accept(samples);
+      if (shows_) show(text);
+      for (const StreamedTranscript& t : stream_.ended()) take(input, t);
+    }
+  } catch (const InputError&) {
+    stream_.finish();  // what was heard is no part of the next
+    if (in_line_) show("\n");
+    throw;
   }
   StreamedTranscript last = stream_.finish();
   for (const StreamedTranscript& t : stream_.ended()) {
@@ -97,6 +120,7 @@ void StreamWriter::show(const std::string& text) {
   if (text.empty()) return;
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+  in_line_ = !text.ends_with('\n');
 }
 
 void StreamWriter::take(const ModelInput& input, StreamedTranscript t) {

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/data/audio/bandwidth.h"
+#include "engine/data/audio/sound_stream.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "tools/command_line/command_line.h"
 #include "tools/recognition/predictions.h"
@@ -20,14 +23,26 @@ void add_endpoint_options(Command& command, EndpointOptions* o);
 void require_stream(const Command& command, bool streams,
                     std::initializer_list<const char*> options);
 
-// Raw 16-bit samples from standard input, as they come.
-class RawSamples {
+// A recording piece by piece, or, of standard input, raw 16-bit samples of the model's rate, as
+// they come.
+class HeardSamples {
  public:
-  // At most so many; none at the end. Throws InputError for a recording with a header.
+  // Borrows the input. Throws InputError.
+  HeardSamples(const ModelInput& input, int32_t sample_rate);
+
+  // At most so many; none at the end. Throws InputError, also for standard input that has a header.
   std::span<const float> next(size_t most);
-  int64_t count() const { return count_; }
+  double seconds() const { return static_cast<double>(count_) / sample_rate_; }
+  // Of what has been heard of a recording: see InputExtent.
+  std::string narrow() const;
 
  private:
+  std::span<const float> next_raw(size_t most);
+
+  const std::string& name_;
+  const int32_t sample_rate_;
+  std::optional<SoundStream> recording_;  // none: standard input
+  std::optional<Bandwidth> band_;         // of the recording
   std::vector<int16_t> raw_;
   std::vector<float> samples_;
   int64_t count_ = 0;
@@ -43,7 +58,8 @@ class StreamWriter {
                const EndpointOptions& endpoint, bool is_whole);
 
   // `next` gives the next samples, and none at the end. Returns what is left to be written: the
-  // whole, in formats that want it.
+  // whole, in formats that want it. After an InputError, which `next` may throw, other inputs may
+  // follow.
   Transcript hear(const ModelInput& input, const std::function<std::span<const float>()>& next);
   bool writes_whole() const { return !by_utterance_; }
 
@@ -56,6 +72,7 @@ class StreamWriter {
   RecognizerStream stream_;
   Transcript whole_;
   bool has_written_ = false;
+  bool in_line_ = false;  // what was shown last does not end a line
 };
 
 }  // namespace rondo

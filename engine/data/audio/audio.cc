@@ -7,15 +7,16 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "engine/data/audio/resample.h"
+#include "engine/data/audio/resampler_stream.h"
 #include "engine/data/audio/sound_format.h"
 #include "engine/data/audio/sound_source.h"
+#include "engine/data/audio/sound_stream.h"
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
@@ -23,24 +24,26 @@
 namespace rondo {
 namespace {
 
-using data::SoundSource;
-
 constexpr int32_t lowest_rate = 100;
 constexpr int32_t highest_rate = 768'000;
+constexpr int64_t block = 16384;  // frames
 
 // One channel of frames that interleave `channels`, or their mean.
-void mix_down(const float* interleaved, size_t channels, int32_t channel, std::vector<float>& mono,
-              size_t from) {
+void mix_down(const float* interleaved, size_t channels, int32_t channel, std::span<float> mono) {
   if (channel >= 0) {
     interleaved += channel;
-    for (size_t i = from; i < mono.size(); ++i, interleaved += channels) mono[i] = *interleaved;
+    for (float& x : mono) {
+      x = *interleaved;
+      interleaved += channels;
+    }
     return;
   }
   const float share = 1.0f / static_cast<float>(channels);
-  for (size_t i = from; i < mono.size(); ++i, interleaved += channels) {
+  for (float& x : mono) {
     float sum = 0;
     for (size_t c = 0; c < channels; ++c) sum += interleaved[c];
-    mono[i] = sum * share;
+    x = sum * share;
+    interleaved += channels;
   }
 }
 
@@ -51,74 +54,137 @@ void mix_down(const float* interleaved, size_t channels, int32_t channel, std::v
                                             : std::string("not a finite number")));
 }
 
-// `count` frames from the `first`; `channel`: see AudioSegment.
-std::vector<float> read_mono(SoundSource& source, const AudioInfo& info, int64_t first,
-                             int64_t count, int32_t channel) {
-  const std::string& name = source.name();
-  // FLAC and Ogg seek slowly and, when damaged, not at all: only where needed.
-  if (first > 0 && !source.seek(first))
-    fail_input(name, ": cannot be read from sample ", first, " of ", info.frames,
-               " (damaged or truncated)");
-  constexpr int64_t block = 16384;
-  const auto channels = static_cast<size_t>(info.channels);
-  std::vector<float> interleaved;
-  if (channels > 1) interleaved.resize(static_cast<size_t>(std::min(block, count)) * channels);
-  std::vector<float> mono;
+Waveform read_whole(SoundStream& sound) {
+  Waveform audio;
+  audio.sample_rate = sound.sample_rate();
   // The header may lie about the length: memory grows with what is really there.
-  mono.reserve(static_cast<size_t>(std::min<int64_t>(count, int64_t{1} << 24)));
-  while (static_cast<int64_t>(mono.size()) < count) {
-    const size_t done = mono.size();
-    const auto want = std::min(block, count - static_cast<int64_t>(done));
-    mono.resize(done + static_cast<size_t>(want));
-    float* const to = mono.data() + done;
-    const int64_t got = source.read(channels > 1 ? interleaved.data() : to, want);
-    if (got <= 0 && source.salvages()) {
-      mono.resize(done);
-      break;
-    }
-    if (got <= 0)
-      throw SoundError(
-          SoundFault::truncated,
-          str(name, ": ends after ", first + static_cast<int64_t>(done),
-              " samples, its header announces ", info.frames, " (damaged or truncated)"));
-    mono.resize(done + static_cast<size_t>(got));
-    if (channels > 1) mix_down(interleaved.data(), channels, channel, mono, done);
-    if (const int64_t at = find_no_sample({to, static_cast<size_t>(got)}); at >= 0)
-      fail_sample(name, first + static_cast<int64_t>(done) + at, info.sample_rate, to[at]);
+  audio.samples.reserve(static_cast<size_t>(std::min<int64_t>(sound.samples(), int64_t{1} << 24)));
+  while (sound.append(audio.samples)) {
   }
-  return mono;
-}
-
-Waveform decode(SoundSource& source, int32_t sample_rate, AudioSegment segment) {
-  RONDO_CHECK(sample_rate == 0 || (sample_rate >= lowest_rate && sample_rate <= highest_rate),
-              "sample rate is ", sample_rate);
-  const AudioInfo shape = source.open();
-  require_channel(shape, segment, source.name());
-  const SampleRange range = sample_range(shape, segment);
-  const bool whole = segment.offset == 0 && segment.duration < 0;
-  if (range.count == 0 && !whole)
-    fail_input(source.name(), ": the part from ", segment.offset, " s",
-               segment.duration >= 0 ? str(" of ", segment.duration, " s") : "",
-               " holds no samples (the recording has ", shape.seconds(), " s)");
-  Waveform out;
-  out.sample_rate = sample_rate == 0 ? shape.sample_rate : sample_rate;
-  out.samples = read_mono(source, shape, range.first, range.count, segment.channel);
-  if (out.sample_rate != shape.sample_rate && !out.samples.empty())
-    out.samples = resample(out.samples, shape.sample_rate, out.sample_rate);
-  return out;
+  return audio;
 }
 
 }  // namespace
 
+struct SoundStream::State {
+  State(const FilePart& file, SoundReading reading) : source(file, reading) {}
+  State(std::span<const std::byte> bytes, std::string_view name, SoundReading reading)
+      : source(bytes, name, reading) {}
+
+  void open(int32_t wanted_rate, const AudioSegment& segment);
+  bool read_block(std::vector<float>& mono);
+
+  data::SoundSource source;
+  AudioInfo info;
+  int32_t rate = 0, channel = -1;
+  SampleRange range;  // of the file
+  int64_t read = 0;   // of it
+  std::vector<float> interleaved;
+
+  std::optional<ResamplerStream> resampler;  // none: the rate is the file's
+  std::vector<float> mono;                   // at the file's rate, a block
+  bool is_over = false;
+
+  std::vector<float> pending;
+  size_t given = 0;  // of them
+};
+
+void SoundStream::State::open(int32_t wanted_rate, const AudioSegment& segment) {
+  RONDO_CHECK(wanted_rate == 0 || (wanted_rate >= lowest_rate && wanted_rate <= highest_rate),
+              "sample rate is ", wanted_rate);
+  info = source.open();
+  require_channel(info, segment, source.name());
+  channel = segment.channel;
+  range = sample_range(info, segment);
+  const bool whole = segment.offset == 0 && segment.duration < 0;
+  if (range.count == 0 && !whole)
+    fail_input(source.name(), ": the part from ", segment.offset, " s",
+               segment.duration >= 0 ? str(" of ", segment.duration, " s") : "",
+               " holds no samples (the recording has ", info.seconds(), " s)");
+  rate = wanted_rate == 0 ? info.sample_rate : wanted_rate;
+  if (rate != info.sample_rate) resampler.emplace(*shared_resampler(info.sample_rate, rate));
+  // FLAC and Ogg seek slowly and, when damaged, not at all: only where needed.
+  if (range.first > 0 && !source.seek(range.first))
+    fail_input(source.name(), ": cannot be read from sample ", range.first, " of ", info.frames,
+               " (damaged or truncated)");
+  const auto channels = static_cast<size_t>(info.channels);
+  if (channels > 1)
+    interleaved.resize(static_cast<size_t>(std::min(block, range.count)) * channels);
+}
+
+// Appends; false at the end. The header may lie about the length, so nothing is made ready for what
+// it announces.
+bool SoundStream::State::read_block(std::vector<float>& to) {
+  if (read == range.count) return false;
+  const auto channels = static_cast<size_t>(info.channels);
+  const size_t before = to.size();
+  const int64_t want = std::min(block, range.count - read);
+  to.resize(before + static_cast<size_t>(want));
+  const int64_t got = source.read(channels > 1 ? interleaved.data() : to.data() + before, want);
+  if (got <= 0 && !source.salvages())
+    throw SoundError(SoundFault::truncated, str(source.name(), ": ends after ", range.first + read,
+                                                " samples, its header announces ", info.frames,
+                                                " (damaged or truncated)"));
+  const auto there = static_cast<size_t>(std::max<int64_t>(got, 0));
+  to.resize(before + there);
+  if (there == 0) return false;
+  const std::span<float> found = std::span(to).subspan(before);
+  if (channels > 1) mix_down(interleaved.data(), channels, channel, found);
+  if (const int64_t at = find_no_sample(found); at >= 0)
+    fail_sample(source.name(), range.first + read + at, info.sample_rate,
+                found[static_cast<size_t>(at)]);
+  read += got;
+  return true;
+}
+
+SoundStream::SoundStream(const FilePart& file, int32_t sample_rate, AudioSegment segment,
+                         SoundReading reading)
+    : state_(std::make_unique<State>(file, reading)) {
+  state_->open(sample_rate, segment);
+}
+SoundStream::SoundStream(std::span<const std::byte> bytes, std::string_view name,
+                         int32_t sample_rate, AudioSegment segment, SoundReading reading)
+    : state_(std::make_unique<State>(bytes, name, reading)) {
+  state_->open(sample_rate, segment);
+}
+SoundStream::~SoundStream() = default;
+
+int32_t SoundStream::sample_rate() const { return state_->rate; }
+
+int64_t SoundStream::samples() const {
+  const State& s = *state_;
+  return s.resampler ? shared_resampler(s.info.sample_rate, s.rate)->output_size(s.range.count)
+                     : s.range.count;
+}
+
+bool SoundStream::append(std::vector<float>& to) {
+  State& s = *state_;
+  if (s.is_over) return false;
+  if (!s.resampler) return s.read_block(to);
+  s.mono.clear();
+  s.is_over = !s.read_block(s.mono);
+  s.is_over ? s.resampler->finish(to) : s.resampler->accept(s.mono, to);
+  return true;
+}
+
+std::span<const float> SoundStream::next(size_t most) {
+  State& s = *state_;
+  s.pending.erase(s.pending.begin(), s.pending.begin() + std::exchange(s.given, 0));
+  while (s.pending.size() < most && append(s.pending)) {
+  }
+  s.given = std::min(most, s.pending.size());
+  return {s.pending.data(), s.given};
+}
+
 AudioInfo SndfileReader::info(const FilePart& file) const {
-  SoundSource source(file, reading_);
+  data::SoundSource source(file, reading_);
   return source.open();
 }
 
 Waveform SndfileReader::read(const FilePart& file, int32_t sample_rate,
                              AudioSegment segment) const {
-  SoundSource source(file, reading_);
-  return decode(source, sample_rate, segment);
+  SoundStream sound(file, sample_rate, segment, reading_);
+  return read_whole(sound);
 }
 
 bool is_recording_name(std::string_view path) {
@@ -153,8 +219,8 @@ bool holds_sound(const FilePart& file) {
 
 Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, int32_t sample_rate,
                       AudioSegment segment) {
-  SoundSource source(bytes, name);
-  return decode(source, sample_rate, segment);
+  SoundStream sound(bytes, name, sample_rate, segment);
+  return read_whole(sound);
 }
 
 std::string make_wav(const Waveform& audio) {

@@ -18,15 +18,28 @@ Bandwidth::Bandwidth(int64_t samples) {
 }
 
 void Bandwidth::add(const float* samples, size_t count) {
-  for (size_t at = 0; at + window <= count; at += window) {
-    if (windows_++ % every_ != 0) continue;
-    const auto power = power_of(samples + at);
-    for (size_t i = 0; i < power.size(); ++i) {
-      loudest_[i] = std::max(loudest_[i], power[i]);
-      total_ += power[i];
-    }
-    ++taken_;
+  const float* const end = samples + count;
+  if (begun_samples_ > 0) {
+    const size_t n = std::min(count, window - begun_samples_);
+    std::copy_n(samples, n, begun_.begin() + static_cast<ptrdiff_t>(begun_samples_));
+    samples += n;
+    begun_samples_ += n;
+    if (begun_samples_ < window) return;
+    add_window(begun_.data());
   }
+  for (; end - samples >= static_cast<ptrdiff_t>(window); samples += window) add_window(samples);
+  begun_samples_ = static_cast<size_t>(end - samples);
+  std::copy(samples, end, begun_.begin());
+}
+
+void Bandwidth::add_window(const float* samples) {
+  if (windows_++ % every_ != 0) return;
+  const auto power = power_of(samples);
+  for (size_t i = 0; i < power.size(); ++i) {
+    loudest_[i] = std::max(loudest_[i], power[i]);
+    total_ += power[i];
+  }
+  ++taken_;
 }
 
 // A transform of radix 2: the samples in the order of their reversed numbers, then sums and

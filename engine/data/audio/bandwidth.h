@@ -18,7 +18,7 @@ class Bandwidth {
   // little.
   explicit Bandwidth(int64_t samples);
 
-  // Pieces of one channel, one after another.
+  // Pieces of one channel, one after another, cut anywhere.
   void add(const float* samples, size_t count);
   // Nothing but rounding is above it in any window. 0: it is not known, because hardly anything is
   // heard.
@@ -28,6 +28,7 @@ class Bandwidth {
   static constexpr size_t window = 512;  // samples of a spectrum
   static constexpr size_t frequencies = window / 2 + 1;
 
+  void add_window(const float* samples);
   std::array<float, frequencies> power_of(const float* samples);
 
   std::array<std::complex<float>, window> turns_, x_;
@@ -35,6 +36,8 @@ class Bandwidth {
   std::array<float, frequencies> loudest_{};
   double total_ = 0;
   int64_t every_ = 1, windows_ = 0, taken_ = 0;
+  std::array<float, window> begun_;  // a window that is not full
+  size_t begun_samples_ = 0;
 };
 
 // Of samples of one channel.
