@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -81,9 +82,10 @@ class DepthCheck {
   [[noreturn]] void fail(const char* what, const char* of) const {
     const std::string_view key = text_.substr(key_, std::min<size_t>(at_ - key_ + 1, 40));
     const size_t begin = std::min(key.find_first_not_of(" \t"), key.size());
-    fail_input(name_, ":", line_, ": ", what, " more than ", most_toml_depth, " ", of,
-               key.size() > begin ? str(": '", key.substr(begin), "...'") : std::string(),
-               "; expected at most ", most_toml_depth);
+    fail_input(
+        name_, ":", line_, ": ", what, " more than ", most_toml_depth, " ", of,
+        key.size() > begin ? str(": '", printable(key.substr(begin)), "...'") : std::string(),
+        "; expected at most ", most_toml_depth);
   }
 
   const std::string_view text_, name_;

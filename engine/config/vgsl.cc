@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "engine/layers/layers.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -42,9 +43,9 @@ class Parser {
     std::string found(text_.substr(position));
     if (const size_t blank = found.find_first_of(" \t\n"); blank != std::string::npos && blank > 0)
       found.resize(blank);
-    if (found.size() > most) found = found.substr(0, most) + "...";
     fail_input(where_, ", character ", position + 1, ": found ",
-               position >= text_.size() ? "the end" : "'" + found + "'", ", expected ", expected);
+               position >= text_.size() ? "the end" : str("'", printable_start(found, most), "'"),
+               ", expected ", expected);
   }
   [[noreturn]] void fail(const std::string& expected) const { fail_at(at_, expected); }
 

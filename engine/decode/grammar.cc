@@ -103,9 +103,9 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
   const bool has_lexicon = !knowledge.lexicon.empty();
   for (const Spelling& s : knowledge.lexicon) {
     if (std::find(s.labels.begin(), s.labels.end(), knowledge.silence) != s.labels.end())
-      fail_input("the word '", s.word, "' of the lexicon has '",
-                 vocabulary.token(knowledge.silence).name,
-                 "' in it, which stands between words alone");
+      fail_input("the word ", quoted_start(s.word), " of the lexicon has ",
+                 quoted_start(vocabulary.token(knowledge.silence).name),
+                 " in it, which stands between words alone");
   }
   if (model_) {
     choose_unit(vocabulary, has_lexicon);
@@ -165,7 +165,7 @@ std::shared_ptr<const Grammar::KnownWords> Grammar::find_known(
   }
   if (2 * found < words.size())
     known->warnings.push_back(str("the language model has ", found, " of the ", words.size(),
-                                  " known words, and not '", printable_start(*lost, 80), "'",
+                                  " known words, and not ", quoted_start(*lost),
                                   found == 0 ? "; so all of its own count as known" : ""));
   if (found > 0) known->is_known = std::move(is_known);
   return known;
@@ -234,7 +234,7 @@ std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
   if (lost > much || 2 * spelled < all) {
     std::string names;
     for (const auto& [p, text] : most_lost)
-      names += str(names.empty() ? "'" : ", '", printable(text), "'");
+      names += str(names.empty() ? "" : ", ", quoted_start(text));
     list.warnings.push_back(
         str("the model's tokens can spell ", spelled, " of the ", all,
             " words of the language model; the most frequent of the others: ", names));
@@ -315,7 +315,7 @@ void Grammar::warn_of_lost(const Vocabulary& vocabulary, std::span<const HotWord
           return has_lexicon ? list_->by_text.contains(word) : spellable(word);
         }))
       continue;
-    if (++count <= shown) names += str(count == 1 ? "'" : ", '", printable(hot.phrase), "'");
+    if (++count <= shown) names += str(count == 1 ? "" : ", ", quoted_start(hot.phrase));
   }
   if (count == 0) return;
   if (count > shown) names += ", ...";
@@ -344,7 +344,7 @@ void Grammar::add_phrases(const Vocabulary& vocabulary, std::span<const HotWord>
         }
         case PhraseSymbols::labels: {
           const auto label = vocabulary.find(word);
-          if (!label) fail_input("the hot word '", word, "' is no token of the model");
+          if (!label) fail_input("the hot word ", quoted_start(word), " is no token of the model");
           symbols.push_back(*label);
           break;
         }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo::decode {
@@ -58,9 +59,9 @@ GrammarTable::GrammarTable(const Vocabulary& vocabulary, const Grammar& grammar,
         all_one = all_one && label_gain == 1;
       }
       if (ways > 1)
-        fail_input("a word of the list may end, or go on, before the token '",
-                   vocabulary.token(label).name,
-                   "', or two words are spelled alike; a device's search takes no such choice; "
+        fail_input("a word of the list may end, or go on, before the token ",
+                   quoted_start(vocabulary.token(label).name),
+                   ", or two words are spelled alike; a device's search takes no such choice; "
                    "search on the CPU");
       gains_.push_back(label_gain);
       next_.push_back(then);

@@ -7,6 +7,7 @@
 
 #include "engine/io/file.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -46,7 +47,7 @@ std::vector<int32_t> labels_of(std::string_view tokens, const Vocabulary& vocabu
   while (!(tokens = trimmed(tokens)).empty()) {
     const std::string_view token = tokens.substr(0, tokens.find_first_of(spaces));
     const auto label = vocabulary.find(token);
-    if (!label) fail_input(where, ": the model has no token '", token, "'");
+    if (!label) fail_input(where, ": the model has no token ", quoted_start(token));
     labels.push_back(*label);
     tokens.remove_prefix(token.size());
   }
@@ -54,8 +55,8 @@ std::vector<int32_t> labels_of(std::string_view tokens, const Vocabulary& vocabu
   if (labels.size() > 1 && labels.back() == vocabulary.separator()) labels.pop_back();
   for (const int32_t label : labels) {
     if (label == vocabulary.separator())
-      fail_input(where, ": '", vocabulary.token(label).name,
-                 "' separates words, it cannot be part of one");
+      fail_input(where, ": ", quoted_start(vocabulary.token(label).name),
+                 " separates words, it cannot be part of one");
   }
   return labels;
 }
@@ -72,13 +73,14 @@ std::vector<Spelling> parse_lexicon(std::string_view content, const Vocabulary& 
     if (labels.empty()) {
       const auto spelled = vocabulary.spell(word);
       if (!spelled || spelled->empty())
-        fail_input(where, ": '", word,
-                   "' has no tokens behind it, and the model's do not spell it");
+        fail_input(where, ": ", quoted_start(word),
+                   " has no tokens behind it, and the model's do not spell it");
       labels = *spelled;
     }
     std::string text = normalized(word, where);
     if (split_words(text).size() != 1)
-      fail_input(where, ": '", word, "' is no word: it is white space, or has some in it");
+      fail_input(where, ": ", quoted_start(word),
+                 " is no word: it is white space, or has some in it");
     lexicon.push_back({std::move(text), std::move(labels)});
   });
   if (lexicon.empty()) fail_input(name, ": holds no words");
@@ -116,7 +118,7 @@ std::vector<HotWord> parse_hot_words(std::string_view content, double weight,
           std::from_chars(number.data(), number.data() + number.size(), hot.weight);
       if (error != std::errc() || stop != number.data() + number.size() ||
           !(std::abs(hot.weight) <= most_hot_weight))
-        fail_input(where, ": the weight is '", number, "', expected a number from ",
+        fail_input(where, ": the weight is ", quoted_start(number), ", expected a number from ",
                    -most_hot_weight, " to ", most_hot_weight);
       line = line.substr(0, tab);
     }

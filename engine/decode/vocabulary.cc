@@ -12,6 +12,7 @@
 #include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -20,12 +21,6 @@ namespace {
 constexpr std::string_view mark = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 constexpr int32_t most_classes = 10'000'000;
 
-// A token, for messages: of a long one its beginning.
-std::string shown(std::string_view token) {
-  constexpr size_t most = 60;
-  return str("'", replace_broken_utf8(token.substr(0, most)), token.size() > most ? "…'" : "'");
-}
-
 // Put every token where its class says.
 class Numbered {
  public:
@@ -33,7 +28,7 @@ class Numbered {
 
   void add(std::string token, int64_t label) {
     if (label < 0 || label >= most_classes)
-      fail_input(name_, ": token ", shown(token), " has class ", label, ", expected 0 to ",
+      fail_input(name_, ": token ", quoted_start(token), " has class ", label, ", expected 0 to ",
                  most_classes - 1);
     all_.emplace_back(label, std::move(token));
   }
@@ -43,8 +38,8 @@ class Numbered {
     std::vector<std::string> tokens;
     for (auto& [label, token] : all_) {
       if (label < static_cast<int64_t>(tokens.size()))
-        fail_input(name_, ": class ", label, " has two tokens, ", shown(tokens.back()), " and ",
-                   shown(token));
+        fail_input(name_, ": class ", label, " has two tokens, ", quoted_start(tokens.back()),
+                   " and ", quoted_start(token));
       if (label > static_cast<int64_t>(tokens.size()))
         fail_input(name_, ": class ", tokens.size(), " has no token, and class ", label, " has");
       tokens.push_back(std::move(token));
@@ -168,7 +163,7 @@ ReadTokens from_lines(std::string_view content, const std::string& name) {
     case Numbers::classes: {
       Numbered tokens(name);
       for (const NumberedLine& n : numbered) {
-        if (!n.whole) fail_input(name, ": token ", shown(n.token), " has class ", n.number);
+        if (!n.whole) fail_input(name, ": token ", quoted_start(n.token), " has class ", n.number);
         tokens.add(std::string(n.token), static_cast<int64_t>(n.number));
       }
       found.tokens = tokens.take();
@@ -273,7 +268,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> b
   for (size_t i = 1; i < by_name_.size(); ++i) {
     if (by_name_[i - 1].first == by_name_[i].first)
       fail_input(name, ": classes ", by_name_[i - 1].second, " and ", by_name_[i].second,
-                 " have the same token, ", shown(by_name_[i].first));
+                 " have the same token, ", quoted_start(by_name_[i].first));
   }
   set_border(border, name);
 }
@@ -305,7 +300,8 @@ void Vocabulary::set_border(const std::string& border, const std::string& name) 
   }
   if (border_ == WordBorder::separator) {
     const auto label = find(separator);
-    if (!label) fail_input(name, ": has no token ", shown(separator), " that could separate words");
+    if (!label)
+      fail_input(name, ": has no token ", quoted_start(separator), " that could separate words");
     separator_ = *label;
   }
   for (int32_t label = 0; label < classes(); ++label) {

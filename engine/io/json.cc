@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kernels/base/cpu/printable.h"
+
 namespace rondo {
 namespace {
 
@@ -94,7 +96,7 @@ struct JsonReader {
       const std::string& name = members[order[i]].name;
       if (name != members[order[i + 1]].name) continue;
       if (limits.unique_names) {
-        throw JsonError(Kind::repeated, str("has '", name, "' twice"), 0, name);
+        throw JsonError(Kind::repeated, str("has ", quoted_start(name), " twice"), 0, name);
       }
       superseded[order[i]] = any = true;
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/lm/kenlm/kenlm_model.h"
+#include "kernels/base/cpu/printable.h"
 
 namespace rondo::lm {
 namespace {
@@ -16,11 +17,6 @@ std::string_view trimmed(std::string_view s) {
   while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
   while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
   return s;
-}
-
-// A line's beginning, for messages.
-std::string quoted(std::string_view s) {
-  return str("'", s.substr(0, 60), s.size() > 60 ? "…'" : "'");
 }
 
 class ArpaReader {
@@ -79,7 +75,7 @@ class ArpaReader {
     while (next(line)) {
       if (line.front() == '\\') {
         held_ = line;
-        if (counts_.empty()) lines_.fail("expected 'ngram 1=COUNT', found ", quoted(line));
+        if (counts_.empty()) lines_.fail("expected 'ngram 1=COUNT', found ", quoted_start(line));
         return;
       }
       counts_.push_back(parse_count(line));
@@ -104,7 +100,7 @@ class ArpaReader {
     good = good && number(n) && n == order && line.starts_with("=");
     if (good) line.remove_prefix(1);
     if (!good || !number(count) || !line.empty()) {
-      lines_.fail("expected 'ngram ", order, "=COUNT', found ", quoted(whole));
+      lines_.fail("expected 'ngram ", order, "=COUNT', found ", quoted_start(whole));
     }
     if (n > most_orders) lines_.fail("the order is ", n, ", expected at most ", most_orders);
     if (count >= UINT32_MAX) {
@@ -120,9 +116,9 @@ class ArpaReader {
     if (line == header) return;
     if (order > 1 && line.front() != '\\') {
       lines_.fail("expected ", header, " after the ", counts_[order - 2], " ", order - 1,
-                  "-grams that \\data\\ promises, found ", quoted(line));
+                  "-grams that \\data\\ promises, found ", quoted_start(line));
     }
-    lines_.fail("expected ", header, ", found ", quoted(line));
+    lines_.fail("expected ", header, ", found ", quoted_start(line));
   }
 
   float number(std::string_view text, const char* what) {
@@ -133,7 +129,7 @@ class ArpaReader {
     const bool tiny = error == std::errc::result_out_of_range && text.find('-', 1) != text.npos;
     if ((error != std::errc{} && !tiny) || end != text.data() + text.size() ||
         !(value < INFINITY)) {
-      lines_.fail("the ", what, " is ", quoted(text), ", expected a number");
+      lines_.fail("the ", what, " is ", quoted_start(text), ", expected a number");
     }
     return tiny ? 0 : value == -INFINITY ? zero_probability : value;
   }
@@ -158,18 +154,18 @@ class ArpaReader {
       };
       if (!next(line)) fail_end(promised());
       if (line.front() == '\\' && line.find_first_of(" \t") == line.npos) {
-        lines_.fail("expected ", promised(), ", found ", quoted(line));
+        lines_.fail("expected ", promised(), ", found ", quoted_start(line));
       }
       split(line, order);
       if (fields_.size() != order + 1 && fields_.size() != order + 2) {
         lines_.fail("expected log10 p, ", order, order == 1 ? " word" : " words",
-                    " and perhaps a back-off weight, found ", quoted(line));
+                    " and perhaps a back-off weight, found ", quoted_start(line));
       }
       const float probability = number(fields_[0], "logarithm of the probability");
       const bool has_backoff = fields_.size() == order + 2;
       const float backoff = has_backoff ? number(fields_.back(), "back-off weight") : 0;
       if (probability > 0) {
-        lines_.fail("the logarithm of a probability is ", quoted(fields_[0]),
+        lines_.fail("the logarithm of a probability is ", quoted_start(fields_[0]),
                     ", expected at most 0");
       }
       add(order, probability, backoff);
@@ -191,21 +187,22 @@ class ArpaReader {
     if (sink_.add(words_, probability, backoff)) return;
     std::string context(fields_[1]);
     for (size_t i = 2; i < order; ++i) context.append(" ").append(fields_[i]);
-    lines_.fail("the words before the last, '", context, "', are not among the ", order - 1,
-                "-grams");
+    lines_.fail("the words before the last, ", quoted_start(context), ", are not among the ",
+                order - 1, "-grams");
   }
 
   Word word(std::string_view text, size_t order) {
     if (text == "<UNK>") text = unknown_text;
     if (order > 1) {
       const Word known = vocabulary_.find(text);
-      if (known == no_word) lines_.fail("the word ", quoted(text), " is not among the 1-grams");
+      if (known == no_word)
+        lines_.fail("the word ", quoted_start(text), " is not among the 1-grams");
       return known;
     }
     const Word before = vocabulary_.size();
     const Word added = vocabulary_.add(text);
     const bool twice = added == unknown ? seen_unknown_ : added < before;
-    if (twice) lines_.fail("the word ", quoted(text), " stands twice among the 1-grams");
+    if (twice) lines_.fail("the word ", quoted_start(text), " stands twice among the 1-grams");
     seen_unknown_ = seen_unknown_ || added == unknown;
     return added;
   }

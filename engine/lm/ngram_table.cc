@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo::lm {
@@ -85,7 +86,8 @@ void NgramTable::sort_level(int32_t order) {
       entries.begin(), entries.end(),
       [](const Entry& a, const Entry& b) { return a.link == b.link && a.word == b.word; });
   if (twice != entries.end()) {
-    fail_input("the ", order, "-gram '", spelled(order, *twice), "' stands there twice");
+    fail_input("the ", order, "-gram ", quoted_start(spelled(order, *twice)),
+               " stands there twice");
   }
   std::vector<uint32_t>& first = level(order - 1).first_arc;
   first.assign(level(order - 1).entries.size() + 1, 0);

@@ -5,6 +5,7 @@
 #include <locale>
 #include <sstream>
 
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo::elastic {
@@ -40,8 +41,7 @@ class Words {
     if (in_.peek() != std::istringstream::traits_type::eof()) refuse();
   }
   [[noreturn]] void refuse() const {
-    fail_input("'", text_.substr(0, 80),
-               "' in the store is not what elastic ranks tell each other");
+    fail_input(quoted_start(text_), " in the store is not what elastic ranks tell each other");
   }
 
  private:

@@ -10,6 +10,7 @@
 #include "engine/text/marks.h"
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -73,8 +74,8 @@ void Alphabet::add_symbol(const std::string& symbol, int32_t label) {
   const auto points = code_points(symbol);
   const bool is_long = words_ || is_mark(symbol);
   if ((!is_long && !is_one_character(points)) || to_nfc(symbol) != symbol)
-    fail_input("alphabet: symbol ", label - 1, " is \"", symbol,
-               "\", expected one character in Unicode normal form C, or a mark in brackets");
+    fail_input("alphabet: symbol ", label - 1, " is ", quoted_start(symbol),
+               ", expected one character in Unicode normal form C, or a mark in brackets");
   const bool is_cluster = !is_long && points.size() > 1;
   const bool is_new =
       is_long      ? long_labels_.emplace(symbol.substr(0, symbol.size() - words_), label).second
@@ -82,7 +83,7 @@ void Alphabet::add_symbol(const std::string& symbol, int32_t label) {
                    : labels_.emplace(points[0], label).second;
   if (!is_new)
     fail_input("alphabet: symbol ",
-               is_long || is_cluster ? "'" + symbol + "'" : describe(points[0]), " occurs twice");
+               is_long || is_cluster ? quoted_start(symbol) : describe(points[0]), " occurs twice");
 }
 
 Alphabet Alphabet::from_transcripts(std::span<const std::string> transcripts,
@@ -187,7 +188,7 @@ EncodedText Alphabet::encode(std::string_view text) const {
     if (const auto found = long_labels_.find(mark); found != long_labels_.end()) {
       out.labels.push_back(found->second);
     } else {
-      note_unknown(out.unknown, "'" + mark + "'");
+      note_unknown(out.unknown, quoted_start(mark));
     }
     ++i;
   }
@@ -227,7 +228,7 @@ EncodedText Alphabet::encode_words(const std::string& text) const {
     if (const auto label = label_of_word(word)) {
       out.labels.push_back(*label);
     } else {
-      note_unknown(out.unknown, numbers_ ? word : "'" + word + "'");
+      note_unknown(out.unknown, numbers_ ? printable_start(word, 80) : quoted_start(word));
     }
   }
   return out;

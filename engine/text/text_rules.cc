@@ -12,6 +12,7 @@
 #include "engine/text/characters.h"
 #include "engine/text/marks.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -269,7 +270,8 @@ std::vector<TextReplacement> read_replacements(const std::string& file) {
     ++number;
     if (line.empty()) continue;
     const auto replacement = TextReplacement::parse(line);
-    if (!replacement) fail_input(file, ":", number, ": is '", line, "', expected FROM=TO");
+    if (!replacement)
+      fail_input(file, ":", number, ": is ", quoted_start(line), ", expected FROM=TO");
     replacements.push_back(*replacement);
   }
   return replacements;

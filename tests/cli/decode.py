@@ -526,6 +526,14 @@ def test_mistakes():
         fails("decode", root / "two", root / "raw.npy", "--scores", "probabilities", errs="is not of probabilities")
         fails("decode", root / "two", root / "raw.npy", "--word-border", "#", errs="has no token '#' that could separate")
         check(said("decode", root / "two", root / "raw.npy").strip() == "a", "logits")
+        # Of an entry of a megabyte its beginning is shown.
+        huge = "\x1b[2J" + "h" * (1 << 20)
+        (root / "list").write_text(f"a\ta\n{huge}\n")
+        err = fails("decode", root / "two", root / "raw.npy", "--lexicon", root / "list", errs="list:2: '\\x1b[2Jhhh")[1]
+        check(len(err) < 300, len(err))
+        (root / "list").write_text(f"a\n{huge}\n")
+        err = run("decode", root / "two", root / "raw.npy", "--hot-words", root / "list")[1]
+        check("cannot spell 1 of 2 hot words: '\\x1b[2Jhhh" in err and len(err) < 300, len(err), err[:300])
         # What would change nothing.
         (root / "hot").write_text("a\n")
         for option, value, wanted in [("--lm-weight", 1.5, "--lm"), ("--unknown-score", -3, "--lm"), ("--lm-unit", "words", "--lm"),

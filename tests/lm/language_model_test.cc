@@ -383,7 +383,7 @@ TEST_CASE("wrong ARPA files are refused in one sentence", "[lm]") {
         "m.arpa:13: expected 5 1-grams, of which 4 are there, found '\\2-grams:'");
   CHECK(changed("ngram 1=4", "ngram 1=3") ==
         "m.arpa:11: expected \\2-grams: after the 3 1-grams that \\data\\ promises, found "
-        "'-0.75\tb'");
+        "'-0.75\\tb'");
   CHECK(changed("</s>", "e") ==
         "m.arpa:11: the 1-grams end here without </s>, which a model of sentences has");
   CHECK(changed("-0.75\tb", "-0.75\ta") ==
@@ -392,11 +392,11 @@ TEST_CASE("wrong ARPA files are refused in one sentence", "[lm]") {
         "m.arpa:11: the logarithm of a probability is '0.75', expected at most 0");
   CHECK(changed("-0.75\tb", "nan\tb") ==
         "m.arpa:11: the logarithm of the probability is 'nan', expected a number");
-  CHECK(
-      changed("-0.75\tb", "-0.75\tb\t-1\t2") ==
-      "m.arpa:11: expected log10 p, 1 word and perhaps a back-off weight, found '-0.75\tb\t-1\t2'");
+  CHECK(changed("-0.75\tb", "-0.75\tb\t-1\t2") ==
+        "m.arpa:11: expected log10 p, 1 word and perhaps a back-off weight, found "
+        "'-0.75\\tb\\t-1\\t2'");
   CHECK(changed("a </s>", "a </s>\n-1\tb a") ==
-        "m.arpa:16: expected \\end\\ after the 2 2-grams that \\data\\ promises, found '-1\tb a'");
+        "m.arpa:16: expected \\end\\ after the 2 2-grams that \\data\\ promises, found '-1\\tb a'");
   CHECK(changed("a </s>", "c </s>") == "m.arpa:15: the word 'c' is not among the 1-grams");
   CHECK(changed("-0.0625\ta </s>", "-0.0625\t<s> a") ==
         "m.arpa: the 2-gram '<s> a' stands there twice");

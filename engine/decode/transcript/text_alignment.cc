@@ -8,6 +8,7 @@
 #include "engine/text/letter_case.h"
 #include "engine/text/marks.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -43,7 +44,7 @@ TextSpeller::TextSpeller(const Vocabulary& vocabulary, SpellingOptions options,
 // place. Empty: nothing is left.
 std::vector<int32_t> TextSpeller::around_unknown(const std::string& part, Building& b) const {
   if (vocabulary_.has_whole_words()) {
-    if (options_.unspellable == UnspellableText::error) b.note_unknown("'" + part + "'");
+    if (options_.unspellable == UnspellableText::error) b.note_unknown(quoted_start(part));
     if (options_.unspellable != UnspellableText::wildcard) return {};
     return {wildcard_label};
   }
@@ -78,7 +79,7 @@ std::vector<int32_t> TextSpeller::around_unknown(const std::string& part, Buildi
     if (labels.empty() || labels.back() != wildcard_label) labels.push_back(wildcard_label);
   }
   if (!any_unknown && options_.unspellable == UnspellableText::error)
-    fail_input(b.where, ": the model's tokens do not spell '", part, "'");
+    fail_input(b.where, ": the model's tokens do not spell ", quoted_start(part));
   spell_known();
   return labels;
 }

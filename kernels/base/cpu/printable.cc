@@ -78,4 +78,10 @@ std::string printable_start(std::string_view text, size_t most) {
   return printable(text.substr(0, end)) + "...";
 }
 
+std::string quoted_start(std::string_view text) {
+  constexpr size_t most = 80;
+  std::string quoted = "'";
+  return quoted.append(printable_start(text, most)).append("'");
+}
+
 }  // namespace rondo

@@ -19,4 +19,8 @@ std::string printable(std::string_view text, LineBreaks breaks = LineBreaks::esc
 // The same of at most so many bytes, with "..." for the rest.
 std::string printable_start(std::string_view text, size_t most);
 
+// A word or a line from outside as a message quotes it: 'printable_start(text, 80)'. A file may
+// hold one as long as itself.
+std::string quoted_start(std::string_view text);
+
 }  // namespace rondo
