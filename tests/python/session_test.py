@@ -73,7 +73,7 @@ class SessionTest(unittest.TestCase):
         self.assertEqual(one.evaluate([(frames[:2], labels)]).infeasible, 1)
         for changes, text in (({"alphabet": ""}, "the alphabet is empty"), ({"alphabet": "aa"}, "alphabet"),
                               ({"features": 0}, "features: 0"), ({"device": "gpu"}, "device 'gpu'"),
-                              ({"threads": -1}, "threads: -1")):
+                              ({"threads": -1}, "threads: -1"), ({"features": 2**32 + 4}, "features: 4294967300")):
             with self.assertRaisesRegex(rondo.InvalidError, text):
                 session(**changes)
         with self.assertRaisesRegex(rondo.InvalidError, "another alphabet"):

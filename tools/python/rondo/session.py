@@ -8,7 +8,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Sequence, Union
 
 from . import _library as c
 from ._arrays import Array, int32_pointer, integers, matrix_of
-from ._library import Handle, InvalidError, bytes_of, lib, make, path_bytes
+from ._library import Handle, InvalidError, bytes_of, double, lib, make, path_bytes, set_options
 from .training import Settings, settings_as_toml
 
 Batch = Iterable["tuple[Array, Array]"]
@@ -45,7 +45,8 @@ class Session(Handle):
         given = c.texts(symbols)
         o = c.SessionOptions()
         lib.session_options_init(ctypes.byref(o), ctypes.sizeof(o))
-        o.features, o.alphabet, o.alphabet_size, o.threads = features, given, len(symbols), threads
+        set_options(o, features=features, threads=threads)
+        o.alphabet, o.alphabet_size = given, len(symbols)
         if device is not None:
             o.device = bytes_of(device, "device")
         super().__init__(make(lib.session_new, lib.session_free, bytes_of(toml, "settings"), bytes_of(name, "settings"),
@@ -78,7 +79,7 @@ class Session(Handle):
 
     def set_learning_rate(self, rate: float) -> None:
         """Of the updates from now on; until then it is optimizer.lr of the settings, without a schedule."""
-        lib.session_set_learning_rate(self._live(), rate)
+        lib.session_set_learning_rate(self._live(), double(rate, "rate"))
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Writes a model file, which Recognizer reads."""
