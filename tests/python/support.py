@@ -16,6 +16,7 @@ import rondo
 RATE, TONE = 8000, 1200  # samples in a second and in a letter
 FOLDER = pathlib.Path(os.environ.get("RONDO_TEST_FOLDER") or tempfile.mkdtemp()) / "data"
 ROOT = pathlib.Path(os.environ["RONDO_SOURCE_ROOT"])
+FOLDER.mkdir(parents=True, exist_ok=True)
 
 
 def tones(seed):
