@@ -208,6 +208,9 @@ typedef struct rondo_decoder_options {
   size_t word_count;
   const rondo_hot_word* hot_words;  // NULL
   size_t hot_word_count;
+  const char* const* known_words;  // NULL; those that a language model of words has besides count
+  size_t known_word_count;         // as not known, each with unknown_score beside its own score
+  int32_t sentence_begin, sentence_end;  // 1: the text begins, ends as a sentence for that model
 } rondo_decoder_options;
 
 RONDO_API void rondo_decoder_options_init(rondo_decoder_options* options, size_t size);

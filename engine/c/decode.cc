@@ -44,6 +44,7 @@ rondo_decoder_options usual_decoder() {
   o.lm_weight = usual.lm_weight;
   o.word_score = usual.word_score;
   o.unknown_score = usual.unknown_score;
+  o.sentence_begin = o.sentence_end = 1;
   return o;
 }
 
@@ -65,7 +66,14 @@ Decoder decoder_of(const Vocabulary& vocabulary, const rondo_decoder_options& o)
   options.lm_weight = o.lm_weight;
   options.word_score = o.word_score;
   options.unknown_score = o.unknown_score;
+  options.sentence_begin = o.sentence_begin != 0;
+  options.sentence_end = o.sentence_end != 0;
   DecoderKnowledge knowledge;
+  if (o.known_word_count > 0) require_given(o.known_words, "known_words");
+  for (size_t i = 0; i < o.known_word_count; ++i) {
+    require_given(o.known_words[i], "a known word");
+    knowledge.known_words.emplace_back(o.known_words[i]);
+  }
   if (o.language_model) knowledge.language_model = o.language_model->model;
   knowledge.lexicon = lexicon_of(o.words, o.word_count, vocabulary);
   knowledge.hot_words = hot_words_of(o.hot_words, o.hot_word_count);

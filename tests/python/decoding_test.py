@@ -116,8 +116,20 @@ class Decoding(Files):
         theirs = BeamSearchDecoderCTC.load_from_dir(hub)
         self.assertEqual(theirs.decode_batch(None, self.logits, token_min_logp=-100), expected)
         try:
-            self.write_weights(score_boundary=False)
-            with self.assertRaisesRegex(rondo.InvalidError, "attrs.json: \"score_boundary\""):
+            for weights in ({"score_boundary": False}, {"alpha": 2.0, "unk_score_offset": -1.0}, {}):
+                self.write_weights(**weights)
+                decoder = rondo.Decoder.from_pretrained(hub)
+                self.assertEqual([decoder.decode(x).text for x in self.logits], self.by_command(hub))
+            known = hub / "language_model" / "unigrams.txt"
+            known.write_text("ab\r\nba\n")
+            decoder = rondo.Decoder.from_pretrained(hub)
+            fewer = [decoder.decode(x).text for x in self.logits]
+            self.assertEqual(fewer, self.by_command(hub))
+            self.assertNotEqual(fewer, [rondo.Decoder.from_pretrained(hub, known_words=["ab", "ba", "cab", "c"]).decode(x).text
+                                        for x in self.logits])
+            known.write_text("ab\nba\ncab\n")
+            (hub / "language_model" / "attrs.json").write_text("[]")
+            with self.assertRaisesRegex(rondo.InvalidError, "attrs.json"):
                 rondo.Decoder.from_pretrained(hub)
         finally:
             self.write_weights(alpha=1.25, beta=0.5, unk_score_offset=-2.0, score_boundary=True)
@@ -188,7 +200,7 @@ class OtherNames(Files):
         labels = ["", " ", "a", "b", "c"]
         decoder = build_ctcdecoder(labels, str(self.arpa), unigrams=["ab", "ba", "cab"], alpha=0.75, beta=1.0)
         expected = self.by_command(self.vocabulary, "--lm", self.arpa, "--lm-weight", "0.75", "--word-score", "1",
-                                   "--token-floor", str(np.exp(-5)))
+                                   "--unknown-score", str(-10 * 0.75 * np.log(10)), "--token-floor", str(np.exp(-5)))
         self.assertEqual([decoder.decode(x) for x in self.logits], expected)
         self.assertEqual(decoder.decode_batch(None, self.logits), expected)
         beams = decoder.decode_beams(self.logits[0])
@@ -216,8 +228,7 @@ class OtherNames(Files):
         pieces = build_ctcdecoder(["<pad>", "\u2581a", "b", "\u2581c"])
         said = np.eye(4, dtype=np.float32)[[1, 0, 2, 3, 3]] * 10
         self.assertEqual(pieces.decode(said), "ab c")
-        for work, words in ((lambda: build_ctcdecoder(["", "a"], lm_score_boundary=False), "lm_score_boundary"),
-                            (lambda: last.decode(x, lm_start_state=3), "lm_start_state")):
+        for work, words in ((lambda: last.decode(x, lm_start_state=3), "lm_start_state"),):
             with self.assertRaisesRegex(rondo.InvalidError, words):
                 work()
 

@@ -71,7 +71,8 @@ class DecoderOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("beam", c_int32), ("nbest", c_int32), ("token_floor", c_double),
                 ("language_model", c_void_p), ("lm_weight", c_double), ("word_score", c_double),
                 ("unknown_score", c_double), ("words", POINTER(c_char_p)), ("word_count", c_size_t),
-                ("hot_words", POINTER(HotWord)), ("hot_word_count", c_size_t)]
+                ("hot_words", POINTER(HotWord)), ("hot_word_count", c_size_t), ("known_words", POINTER(c_char_p)),
+                ("known_word_count", c_size_t), ("sentence_begin", c_int32), ("sentence_end", c_int32)]
 
 
 class AlignOptions(ctypes.Structure):

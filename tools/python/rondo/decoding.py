@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
@@ -99,6 +100,8 @@ class Decoder(Handle):
     beam: texts that are kept from frame to frame; nbest: texts of a result, as its alternatives.
     token_floor: classes that are less probable in a frame do not extend texts in it.
     words: texts are of these alone.
+    known_words: other words of a language model of words count as not known, each with unknown_score beside its own score.
+    sentence: whether the text begins and ends as a sentence for the language model.
     hot_words: phrases that are expected, each with a natural logarithm as its weight; or a list of them, which all have
         hot_word_weight.
     What is not given is as `rondo decode` has it (but no token_floor by itself). Any number of threads may use one.
@@ -108,8 +111,8 @@ class Decoder(Handle):
                  language_model: Union[LanguageModel, Path, None] = None, lm_weight: Optional[float] = None,
                  word_score: Optional[float] = None, unknown_score: Optional[float] = None, beam: Optional[int] = None,
                  nbest: Optional[int] = None, token_floor: Optional[float] = None,
-                 words: Optional[Iterable[str]] = None, hot_words: Optional[HotWords] = None,
-                 hot_word_weight: float = 5.0) -> None:
+                 words: Optional[Iterable[str]] = None, known_words: Optional[Iterable[str]] = None, sentence: bool = True,
+                 hot_words: Optional[HotWords] = None, hot_word_weight: float = 5.0) -> None:
         o = DecoderOptions()
         lib.decoder_options_init(ctypes.byref(o), ctypes.sizeof(o))
         set_options(o, lm_weight=lm_weight, word_score=word_score, unknown_score=unknown_score, beam=beam, nbest=nbest,
@@ -121,6 +124,10 @@ class Decoder(Handle):
         lexicon = None if words is None else [bytes_of(w, "words") for w in words]
         if lexicon is not None:
             o.words, o.word_count = texts(lexicon), len(lexicon)
+        if known_words is not None:
+            listed = [bytes_of(w, "known_words") for w in known_words]
+            o.known_words, o.known_word_count = texts(listed), len(listed)
+        o.sentence_begin = o.sentence_end = int(sentence)
         hot, o.hot_word_count = _hot_words(hot_words, hot_word_weight)
         if hot is not None:
             o.hot_words = hot
@@ -161,6 +168,11 @@ class Decoder(Handle):
         return _decode_batch(self._vocabulary, self._live(), scores, lengths, frame_seconds, threads)
 
 
+def unknown_score_of(offset: float, alpha: float) -> float:
+    """What pyctcdecode makes of unk_score_offset: a base-10 logarithm that alpha weighs."""
+    return alpha * math.log(10) * offset
+
+
 def _language_model_of(folder: pathlib.Path) -> dict[str, Any]:
     inside = folder / "language_model"
     if not inside.is_dir():
@@ -170,18 +182,23 @@ def _language_model_of(folder: pathlib.Path) -> dict[str, Any]:
         names = ", ".join(p.name for p in models) or "none"
         raise InvalidError(f"{inside}: expected one language model, found {names}")
     options: dict[str, Any] = {"language_model": LanguageModel(models[0])}
+    unigrams = inside / "unigrams.txt"
+    if unigrams.exists():
+        try:
+            options["known_words"] = unigrams.read_text(encoding="utf-8").split()
+        except ValueError as e:
+            raise InvalidError(f"{unigrams}: {e}") from e
     attributes = inside / "attrs.json"
     if not attributes.exists():
         return options
     try:
         given = json.loads(attributes.read_text(encoding="utf-8"))
-        for theirs, ours in (("alpha", "lm_weight"), ("beta", "word_score"), ("unk_score_offset", "unknown_score")):
-            if theirs in given:
-                options[ours] = float(given[theirs])
-    except (ValueError, TypeError) as e:
+        options["lm_weight"] = float(given.get("alpha", 0.5))
+        options["word_score"] = float(given.get("beta", 1.5))
+        options["unknown_score"] = unknown_score_of(float(given.get("unk_score_offset", -10)), options["lm_weight"])
+        options["sentence"] = bool(given.get("score_boundary", True))
+    except (ValueError, TypeError, AttributeError) as e:
         raise InvalidError(f"{attributes}: {e}") from e
-    if given.get("score_boundary") is False:
-        raise InvalidError(f"{attributes}: \"score_boundary\" is false, which only `rondo decode` can do")
     return options
 
 

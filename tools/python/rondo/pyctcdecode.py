@@ -23,7 +23,7 @@ import numpy as np
 from ._arrays import Array, as_array, floats, shaped
 from ._library import InvalidError
 from ._result import Result
-from .decoding import Decoder, LanguageModel, Path, Vocabulary, _language_model_of
+from .decoding import Decoder, LanguageModel, Path, Vocabulary, _language_model_of, unknown_score_of
 
 _PAD = re.compile(r"[<\[]pad[>\]]", re.IGNORECASE)
 _LEAST = 1e-15  # probabilities that are given are at least this
@@ -140,12 +140,11 @@ def build_ctcdecoder(labels: Sequence[str], kenlm_model_path: Optional["str | os
                      unigrams: Optional[Collection[str]] = None, alpha: float = 0.5, beta: float = 1.5,
                      unk_score_offset: float = -10.0, lm_score_boundary: bool = True) -> BeamSearchDecoderCTC:
     """pyctcdecode.build_ctcdecoder(): a decoder for labels, with an n-gram model of KenLM's or ARPA's format."""
-    if not lm_score_boundary:
-        raise InvalidError("lm_score_boundary: False, expected True: sentences have a beginning and an end")
     options: dict[str, Any] = {}
     if kenlm_model_path is not None:
         options = {"language_model": LanguageModel(kenlm_model_path), "lm_weight": alpha, "word_score": beta,
-                   "unknown_score": unk_score_offset}
+                   "unknown_score": unknown_score_of(unk_score_offset, alpha), "sentence": lm_score_boundary,
+                   "known_words": unigrams}
     else:
         options = {"word_score": 0.0}  # without a model, pyctcdecode has no score for words
     return BeamSearchDecoderCTC(labels, options)
