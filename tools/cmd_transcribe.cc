@@ -1,5 +1,6 @@
 // rondo transcribe and rondo predict: what a trained model says of recordings and features.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "engine/data/image/image.h"
 #include "engine/data/image/line_shape.h"
 #include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/long_recording.h"
@@ -38,7 +40,7 @@ struct PredictOptions {
   PictureOptions picture;
   std::vector<std::string> files, others;
   int threads = 0, channel = -1;
-  bool stream = false;
+  bool stream = false, json = false;
   double chunk_ms = 500, piece = PieceOptions{}.seconds;
   EndpointOptions endpoint;
   DecodingOptions decoding;
@@ -358,7 +360,18 @@ std::string given_to(const PredictOptions& o, const std::vector<ModelInput>& inp
              o.channel, ' ', o.piece, ' ', o.search_on, ' ', given_of(o.decoding));
 }
 
+// How it ended, for scripts. To standard error, because texts are on standard output.
+void tell_summary(const PredictOptions& o, const PredictSubject& s, int failures, double seconds) {
+  const Json j = Json::object({{"command", o.command},
+                               {"model", s.model->file()},
+                               {"inputs", static_cast<int64_t>(s.inputs.size())},
+                               {"failed", failures},
+                               {"seconds", seconds}});
+  std::fprintf(stderr, "%s\n", j.dump_replacing().c_str());
+}
+
 int run_predict(const PredictOptions& o) {
+  const auto begin = std::chrono::steady_clock::now();
   require_fitting(o);
   require_model_first("rondo " + o.command, o.model, o.files.front());
   const CorpusRanks ranks("rondo " + o.command);
@@ -379,6 +392,11 @@ int run_predict(const PredictOptions& o) {
                        predict_groups(o, ranks.threads(o.threads), *s.model, s.style, inputs, say);
                      });
   });
+  if (o.json && ranks.ranks().first()) {
+    std::fflush(stdout);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    tell_summary(o, s, failures, passed.count());
+  }
   return failures ? 1 : 0;
 }
 
@@ -417,6 +435,7 @@ void add_common_options(Command& command, PredictOptions* o) {
                   "of recordings that have several, from 0; else their mean")
       .range(0, 255)
       .type_name("INT");
+  command.add_flag("--json", o->json, "at the end a line of JSON on standard error, for scripts");
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       .range(0, 4096)
       .type_name("INT");

@@ -240,7 +240,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> b
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
                        const std::string& border, const std::string& name, bool has_specials) {
   if (tokens.empty()) fail_input(name, ": holds no tokens");
-  if (blank == last_blank) {
+  if (blank.value_or(0) == last_blank) {
     if (!is_blank_name(tokens.back())) tokens.emplace_back("<blank>");
     blank = static_cast<int32_t>(tokens.size()) - 1;
   }

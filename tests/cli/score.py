@@ -108,7 +108,12 @@ def test_what_the_program_writes():
     """transcribe's lines and eval's, also of several utterances in a recording."""
     root = tone_model()
     with folder() as own:
-        out, _ = run("transcribe", root / "run", root / "dev.jsonl", "--format", "jsonl")
+        out, err = run("transcribe", root / "run", root / "dev.jsonl", "--format", "jsonl", "--json")
+        told = json.loads(err.splitlines()[-1])
+        check(told["command"] == "transcribe" and told["inputs"] == len(out.splitlines()) and told["failed"] == 0, told)
+        _, err = run("transcribe", root / "run", root / "dev000.wav", own / "none.wav", "--json", code=1)
+        told = json.loads(err.splitlines()[-1])
+        check(told["inputs"] == 2 and told["failed"] == 1 and told["model"].endswith("run/model.safetensors"), told)
         (own / "h.jsonl").write_text(out)
         run("eval", root / "run", root / "dev.jsonl", "--hypotheses", own / "both.jsonl")
         want, _ = run("eval", root / "run", root / "dev.jsonl", "--json")
