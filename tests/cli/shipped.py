@@ -135,6 +135,12 @@ def train_and_use(root):
     (root / "tokens").write_text("\n".join(["<blank>", *json.loads(job("info", "--model", model, "--json")[0])["alphabet"]]) + "\n")
     check(job("decode", root / "tokens", root / "outputs" / "dev000.npy", "--beam", 20)[0].strip(), "nothing decoded")
     job("align", model, recording, recording.with_suffix(".txt"))
+    (root / "said.jsonl").write_text(job("transcribe", model, data / "test.jsonl", "--format", "jsonl")[0])
+    job("score", data / "test.jsonl", root / "said.jsonl", says="WER ")
+    (root / "rates.json").write_text(job("eval", model, data / "test.jsonl", "--json")[0])
+    job("card", model, "--test", root / "rates.json", says=["pipeline_tag: automatic-speech-recognition", "    - type: wer"])
+    for target, form in (("model.onnx", "onnx"), ("torch.safetensors", "pytorch")):
+        job("convert", model, root / target, "--to", form, says=f"{target}: a model in ")
     for device, words in (("sim", "without the simulator"), ("gpu", "is no device")):
         run("transcribe", model, recording, "--device", device, code=1 if device == "sim" else 2, errs=words)
 
