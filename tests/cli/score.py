@@ -143,6 +143,8 @@ def test_what_is_wrong():
         fails("score", r, named, errs=["r.txt: has lines without names", "--ids"])
         (root / "bad.trn").write_text("one (a1)\ntwo\n")
         fails("score", named, root / "bad.trn", errs=["bad.trn:2: 'two', expected a text and its name"])
+        (root / "utt2spk").write_text("a1 x\na2\n")
+        fails("score", named, named, "--speakers", root / "utt2spk", errs=["utt2spk:2: expected an utterance and its speaker"])
         (root / "bad.ctm").write_text("a1 1 zero 0.1 one\n")
         fails("score", named, root / "bad.ctm", errs=["bad.ctm:1: 'zero', expected a time"])
         (root / "bad.ctm").write_text("a1 1 0 0.1\n")

@@ -20,9 +20,11 @@
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/data/written_audio.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;
+using rondo::test::write_audio;
 
 namespace {
 
@@ -32,21 +34,6 @@ std::vector<float> tone(double hz, int rate, size_t n, double amplitude = 0.5) {
     out[i] = static_cast<float>(amplitude *
                                 std::sin(2 * M_PI * hz * static_cast<double>(i) / rate + 0.3));
   return out;
-}
-
-// Writes with libsndfile itself, interleaved.
-std::string write_audio(const std::string& path, int format, int rate, int channels,
-                        const std::vector<float>& interleaved) {
-  SF_INFO info{};
-  info.samplerate = rate;
-  info.channels = channels;
-  info.format = format;
-  SNDFILE* file = sf_open(path.c_str(), SFM_WRITE, &info);
-  REQUIRE(file != nullptr);
-  const auto frames = static_cast<sf_count_t>(interleaved.size()) / channels;
-  REQUIRE(sf_writef_float(file, interleaved.data(), frames) == frames);
-  REQUIRE(sf_close(file) == 0);
-  return path;
 }
 
 std::span<const std::byte> bytes_of(const std::string& s) {

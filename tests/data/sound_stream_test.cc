@@ -22,8 +22,10 @@
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/data/written_audio.h"
 
 using namespace rondo;
+using rondo::test::write_audio;
 
 namespace {
 
@@ -33,20 +35,6 @@ std::vector<float> noise(size_t n, unsigned seed) {
   std::vector<float> x(n);
   for (float& v : x) v = uniform(random);
   return x;
-}
-
-std::string write_sound(const std::string& path, int format, int rate, int channels,
-                        const std::vector<float>& interleaved) {
-  SF_INFO info{};
-  info.samplerate = rate;
-  info.channels = channels;
-  info.format = format;
-  SNDFILE* file = sf_open(path.c_str(), SFM_WRITE, &info);
-  REQUIRE(file != nullptr);
-  const auto frames = static_cast<sf_count_t>(interleaved.size()) / channels;
-  REQUIRE(sf_writef_float(file, interleaved.data(), frames) == frames);
-  REQUIRE(sf_close(file) == 0);
-  return path;
 }
 
 // All pieces; each has the size that was asked for, but for the last.
@@ -126,7 +114,7 @@ TEST_CASE("a recording in pieces is the whole, bit for bit", "[audio]") {
       for (size_t i = 0; i < frames; ++i)
         mono[i] = channels == 1 ? written[i] : (written[2 * i] + written[2 * i + 1]) * 0.5f;
       const std::vector<float> expected = resample(mono, rate, 16000);
-      const std::string path = write_sound(folder.path("a.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT,
+      const std::string path = write_audio(folder.path("a.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT,
                                            rate, channels, written);
       INFO(rate << " Hz, " << channels << " channels");
       CHECK(SndfileReader().read(path, 16000).samples == expected);
@@ -151,7 +139,7 @@ TEST_CASE("a compressed recording and one in memory come in pieces, too", "[audi
   const std::vector<float> x = noise(100001, 4);
   for (const auto& [name, format] : {std::pair{"a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16},
                                      std::pair{"a.ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS}}) {
-    const std::string path = write_sound(folder.path(name), format, 22050, 1, x);
+    const std::string path = write_audio(folder.path(name), format, 22050, 1, x);
     const std::vector<float> whole = SndfileReader().read(path, 16000).samples;
     SoundStream sound(path, 16000);
     CHECK(pieced(sound, {5000}) == whole);
@@ -163,7 +151,7 @@ TEST_CASE("a compressed recording and one in memory come in pieces, too", "[audi
     CHECK(pieced(as_it_is, {4096}).size() == x.size());
   }
   SoundStream none(
-      write_sound(folder.path("none.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 1, {}), 16000);
+      write_audio(folder.path("none.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 1, {}), 16000);
   CHECK(none.samples() == 0);
   CHECK(none.next(10).empty());
 }
@@ -172,13 +160,13 @@ TEST_CASE("what is wrong with a recording is the same in pieces", "[audio]") {
   const TemporaryFolder folder;
   const std::vector<float> x = noise(60000, 6);
   const std::string flac = data::read_whole_file(
-      write_sound(folder.path("f.flac"), SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 8000, 1, x));
+      write_audio(folder.path("f.flac"), SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 8000, 1, x));
   const std::string wav = data::read_whole_file(
-      write_sound(folder.path("w.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 1, x));
+      write_audio(folder.path("w.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 1, x));
   std::vector<float> stereo = noise(2 * 40000, 8);
   stereo[2 * 30000] = NAN;
   const std::string none =
-      write_sound(folder.path("nan.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 2, stereo);
+      write_audio(folder.path("nan.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 2, stereo);
   struct Case {
     std::string path, why;
     AudioSegment segment = {};

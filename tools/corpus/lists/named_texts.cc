@@ -9,6 +9,7 @@
 #include "engine/text/unicode.h"
 #include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
+#include "tools/corpus/lists/list_files.h"
 #include "tools/corpus/lists/read_text.h"
 
 namespace rondo {
@@ -298,15 +299,11 @@ TextPairs pair_texts(const NamedTexts& references, const NamedTexts& hypotheses)
 }
 
 std::map<std::string, std::string> read_speakers(const std::string& file) {
-  const std::string content = corpus::read_text(file);
-  const std::vector<std::string_view> lines = split_lines(content);
   std::map<std::string, std::string> speakers;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const Line line{file, i + 1, lines[i]};
-    if (trimmed(line.text).empty()) continue;
-    const NamedText t = of_id_line(line);
-    if (t.text.empty()) line.fail("expected an utterance and its speaker");
-    speakers[t.name] = t.text;
+  for (corpus::KeyedLine& line : corpus::keyed_lines(file)) {
+    if (line.value.empty())
+      fail_input(file, ":", line.number, ": expected an utterance and its speaker");
+    speakers[line.key] = std::move(line.value);
   }
   return speakers;
 }
