@@ -202,7 +202,10 @@ def test_each_rank_opens_its_part_of_the_headers():
         command = ["eval", "run", "dev.jsonl", "--json"]
         alone = without_times(run(*command, cwd=root)[0])
         check_equal(alone, without_times(divided(3, *command, cwd=root, env=env)[0]))
-        check(len(sum(opened().values(), [])) == 9 + 10, "headers, and recordings once each")
+        # Each header is opened by one rank. A recording is read once, or a second time by the thread that waits
+        # for a batch, when another thread has begun it and not finished; all headers by each rank were 27.
+        parts = opened()
+        check(9 + 10 <= len(sum(parts.values(), [])) <= 9 + 2 * 10, parts)
 
 
 def test_other_launchers_and_other_inputs():
