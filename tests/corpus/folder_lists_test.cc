@@ -173,16 +173,17 @@ TEST_CASE("a folder for each class names it", "[lists]") {
 
 TEST_CASE("folders of classes in folders of splits", "[lists]") {
   const Data d;
-  for (const char* name : {"train/a/1", "train/b/1", "val/a/2", "test/b/3"})
+  for (const char* name : {"train/a/1", "Train/b/1", "val/a/2", "validation/a/4", "test/b/3"})
     d.recording(str(name, ".wav"));
   std::map<std::string, std::string> splits;
   for (const ListedUtterance& u : corpus::list_classes(d.path(""))) splits[u.split] += u.label;
-  CHECK(splits == std::map<std::string, std::string>{{"dev", "a"}, {"test", "b"}, {"train", "ab"}});
+  CHECK(splits ==
+        std::map<std::string, std::string>{{"dev", "aa"}, {"test", "b"}, {"train", "ba"}});
   // Sounds of vehicles, of which some are trains.
   d.recording("car/a/1.wav");
   std::set<std::string> classes;
   for (const ListedUtterance& u : corpus::list_classes(d.path(""))) classes.insert(u.label);
-  CHECK(classes == std::set<std::string>{"car", "test", "train", "val"});
+  CHECK(classes == std::set<std::string>{"Train", "car", "test", "train", "val", "validation"});
 }
 
 TEST_CASE("one class, or none, is nothing to tell apart", "[lists]") {

@@ -181,7 +181,10 @@ TEST_CASE("of few speakers, or of nobody known, utterances are drawn", "[lists]"
     CHECK(here[i].path_as_written == there[i].path_as_written);
   list[7].speaker.clear();
   CHECK(d.prepare(list).division == "by utterance, drawn with the seed");
-  // As the data say, where they do.
+  // As the data say, where they do: those that are all to train on are not divided.
+  for (ListedUtterance& u : list) u.split = "train";
+  CHECK(d.prepare(list).division == "by utterance, drawn with the seed");
+  CHECK(d.manifest("dev").size() == 3);
   list[0].split = "test";
   CHECK_THAT(d.prepare(list).division, Contains("as the data are divided"));
   CHECK(d.manifest("test").size() == 1);

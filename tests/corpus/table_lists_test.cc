@@ -215,6 +215,11 @@ TEST_CASE("Common Voice, LJSpeech and DeepSpeech", "[lists]") {
   CHECK(clips[0].file.path == d.path("ds/a.wav"));
   CHECK(clips[1].split == "dev");
   CHECK(list_table(corpus::deep_speech({d.path("ds/other.csv")}))[0].split.empty());
+  const auto files = corpus::files_with_splits(
+      {"my_Train.csv", "x/validation-00000-of-00002.csv", "val.csv", "latest.csv", "valued.csv"});
+  std::string splits;
+  for (const auto& file : files) splits += file.split + ",";
+  CHECK(splits == "train,dev,dev,,,");
 }
 
 }  // namespace rondo

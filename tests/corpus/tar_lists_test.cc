@@ -89,4 +89,28 @@ TEST_CASE("tar archives that are damaged, compressed or no archives", "[lists]")
   CHECK(corpus::list_tar({d.path("")}).size() == 1);  // good.tar; bad.tar is empty
 }
 
+TEST_CASE("archives are divided by their names and folders", "[lists]") {
+  const Data d;
+  d.recording("in/a.wav");
+  d.text("in/a.txt", "text\n");
+  const auto archive = [&](const std::string& name) {
+    const std::string path = d.path(name);
+    fs::create_directories(fs::path(path).parent_path());
+    const auto done =
+        run_program("tar", {"-cf", path, "-C", d.path("in"), "."}, std::chrono::seconds(20), "");
+    REQUIRE(done.status == 0);
+    return path;
+  };
+  const auto splits = [](const std::vector<std::string>& archives) {
+    std::string all;
+    for (const ListedUtterance& u : corpus::list_tar(archives)) all += u.split + ",";
+    return all;
+  };
+  const std::string train = archive("s/train/0.tar"), other = archive("s/validation-0.tar");
+  archive("s/x.tar");
+  CHECK(splits({d.path("s")}) == "train,dev,,");
+  CHECK(splits({other, "train=" + train}) == "dev,train,");
+  CHECK(splits({other}) == ",");
+}
+
 }  // namespace rondo

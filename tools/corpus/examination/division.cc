@@ -185,8 +185,9 @@ const std::string& group_of(const ListedUtterance& u) {
 
 std::string divide(std::vector<ListedUtterance>& list, const Shares& shares) {
   const std::vector<std::string> images = images_of_pages(list);
-  if (std::any_of(list.begin(), list.end(), [](const auto& u) { return !u.split.empty(); }))
-    return divided_as_given(list, images);
+  // A folder called train alone divides nothing.
+  const auto is_kept_apart = [](const auto& u) { return !u.split.empty() && u.split != "train"; };
+  if (std::any_of(list.begin(), list.end(), is_kept_apart)) return divided_as_given(list, images);
   if (!list.front().label.empty()) return divided_by_class(list, shares);
   Groups together, pages;
   std::map<const ListedUtterance*, std::string> image_of;

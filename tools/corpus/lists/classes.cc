@@ -20,17 +20,12 @@ struct Place {
   std::vector<std::string> folders;
 };
 
-std::string split_called(const std::string& name) {
-  if (name == "train" || name == "dev" || name == "test") return name;
-  return name == "valid" || name == "val" ? "dev" : "";
-}
-
 // Where all folders at the top are splits, with those of the classes inside.
 bool are_divided(const std::vector<Place>& places) {
   bool has_train = false;
   for (const Place& p : places) {
     if (p.folders.size() < 2 || split_called(p.folders.front()).empty()) return false;
-    has_train = has_train || p.folders.front() == "train";
+    has_train = has_train || split_called(p.folders.front()) == "train";
   }
   return has_train;
 }

@@ -19,19 +19,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "train-clean-100" and "my-dev.csv" say what they are for.
+// "train-clean-100" and "my-dev.csv" say what they are for: the first of their words that does.
 std::string split_named(const std::string& name) {
-  const auto is_letter = [&](size_t at) {
-    return at < name.size() && ((name[at] | 32) >= 'a' && (name[at] | 32) <= 'z');
-  };
-  for (const std::string split : {"train", "dev", "valid", "test"}) {
-    const size_t at = name.find(split);
-    if (at == std::string::npos || (at > 0 && is_letter(at - 1)) || is_letter(at + split.size())) {
-      continue;
-    }
-    return split == "valid" ? "dev" : split;
+  const auto is_letter = [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; };
+  for (auto begin = name.begin(); begin != name.end();) {
+    begin = std::find_if(begin, name.end(), is_letter);
+    const auto end = std::find_if_not(begin, name.end(), is_letter);
+    if (std::string split = split_called({begin, end}); !split.empty()) return split;
+    begin = end;
   }
   return {};
+}
+
+// Where nothing is to train with, names say something else.
+void forget_splits_without_train(std::vector<TableLayout::File>& files) {
+  if (std::any_of(files.begin(), files.end(), [](const auto& f) { return f.split == "train"; }))
+    return;
+  for (TableLayout::File& file : files) file.split.clear();
 }
 
 }  // namespace
@@ -166,16 +170,27 @@ void list_archive(const std::string& archive, std::vector<ListedUtterance>& list
 }  // namespace
 
 std::vector<ListedUtterance> list_tar(const std::vector<std::string>& archives) {
-  std::vector<ListedUtterance> list;
-  for (const std::string& archive : archives) {
-    if (!fs::is_directory(archive)) {
-      list_archive(archive, list);
+  std::vector<TableLayout::File> files;
+  for (const TableLayout::File& file : files_with_splits(archives)) {
+    if (!fs::is_directory(file.path)) {
+      files.push_back(file);
       continue;
     }
     const auto is_archive = [](const fs::path& p) { return has_ending(p.string(), ".tar"); };
-    const std::vector<fs::path> files = files_below(existing_folder(archive), is_archive);
-    if (files.empty()) fail_input(archive, ": holds no tar archives (.tar)");
-    for (const fs::path& file : files) list_archive(file.string(), list);
+    const fs::path root = existing_folder(file.path);
+    const std::vector<fs::path> found = files_below(root, is_archive);
+    if (found.empty()) fail_input(file.path, ": holds no tar archives (.tar)");
+    for (const fs::path& f : found) {
+      std::string split = file.split.empty() ? split_of(f, root) : file.split;
+      files.push_back({f.string(), split.empty() ? split_named(f.filename().string()) : split});
+    }
+  }
+  forget_splits_without_train(files);
+  std::vector<ListedUtterance> list;
+  for (const TableLayout::File& file : files) {
+    const size_t first = list.size();
+    list_archive(file.path, list);
+    for (size_t i = first; i < list.size(); ++i) list[i].split = file.split;
   }
   if (list.empty())
     fail_input(archives.empty() ? "" : archives.front(),
@@ -226,9 +241,7 @@ std::vector<TableLayout::File> files_with_splits(const std::vector<std::string>&
     const std::string path = is_named ? file.substr(equals + 1) : file;
     all.push_back({path, is_named ? name : split_named(fs::path(path).filename().string())});
   }
-  if (std::none_of(all.begin(), all.end(), [](const auto& f) { return f.split == "train"; })) {
-    for (TableLayout::File& file : all) file.split.clear();
-  }
+  forget_splits_without_train(all);
   return all;
 }
 

@@ -61,8 +61,8 @@ std::vector<ListedUtterance> list_folder(const std::string& folder,
                                          Findings* findings = nullptr);
 
 // Recordings at any depth in a folder for each class, whose name is that of the class. Folders
-// called train, dev, valid, val or test, where there are no others at the top, are the splits, and
-// have the classes' folders.
+// called train, dev, valid, validation, val or test, where there are no others at the top, are the
+// splits, and have the classes' folders.
 std::vector<ListedUtterance> list_classes(const std::string& folder);
 
 // Images of text lines at any depth, each with its text beside it: a.png and a.gt.txt, or a.txt.
@@ -96,6 +96,7 @@ ListedUtterance nemo_entry(std::string_view line, const std::string& folder);
 
 // Tar archives that are not compressed, each recording with its text beside it, as a.wav and a.txt
 // or a.json (with "text" and, if it is known, "speaker"). A folder stands for the .tar files in it.
+// The splits are as of deep_speech(), or what folders inside the folder are called.
 std::vector<ListedUtterance> list_tar(const std::vector<std::string>& archives);
 
 // A table with a row per recording.

@@ -122,13 +122,15 @@ void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtte
   }
 }
 
-std::string split_of(const fs::path& file, const fs::path& root) {
-  const fs::path below = file.parent_path().lexically_relative(root);
-  if (below.empty()) return {};
-  std::string name = below.begin()->string();
+std::string split_called(std::string name) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (name == "train" || name == "dev" || name == "test") return name;
   return name == "valid" || name == "validation" || name == "val" ? "dev" : "";
+}
+
+std::string split_of(const fs::path& file, const fs::path& root) {
+  const fs::path below = file.parent_path().lexically_relative(root);
+  return below.empty() ? std::string() : split_called(below.begin()->string());
 }
 
 std::string trimmed(std::string_view text) {

@@ -42,8 +42,11 @@ void for_each_file_below(const std::filesystem::path& folder,
 // As entries of a list, each with its problem.
 void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtterance>& list);
 
-// The split that the topmost folder of a file below `root` is called by: "train", "dev" or "test";
-// empty: it is called otherwise. Only the bare word counts, in capitals or not.
+// The split that a folder's name stands for: "train", "dev" or "test"; empty: it is called
+// otherwise. Only the bare word counts, in capitals or not; valid, validation and val are "dev".
+std::string split_called(std::string name);
+
+// The split that the topmost folder of a file below `root` is called by.
 std::string split_of(const std::filesystem::path& file, const std::filesystem::path& root);
 
 // Without blanks and line breaks around it.
