@@ -11,9 +11,6 @@ KILLS, SEED, RANKS = (int(os.environ.get(name, otherwise)) for name, otherwise i
 RUN = ["training.epochs=60", "training.ema=0.99", "optimizer.type=adamw", "training.average_best=3",
        "training.log_every_steps=1"]
 OPTIONS = ["--elastic", "--max-restarts", 100000, "--grace", 5]
-# These runs save often, and no power is cut; a disk that is slow to sync is for TMPDIR to name.
-if "TMPDIR" not in os.environ and os.access("/dev/shm", os.W_OK):
-    tempfile.tempdir = "/dev/shm"
 STALLED = 60  # seconds without a step, a validation or an end
 
 

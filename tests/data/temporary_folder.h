@@ -12,9 +12,8 @@
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : TemporaryFolder(std::filesystem::temp_directory_path()) {}
-  explicit TemporaryFolder(const std::filesystem::path& within) {
-    std::string name = (within / "rondo_test_XXXXXX").string();
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "rondo_test_XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
     root_ = name;
   }
@@ -24,13 +23,6 @@ class TemporaryFolder {
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  // In memory where there is such a place, for tests that write many checkpoints: each is synced,
-  // which takes a disk longer than all else.
-  static std::filesystem::path in_memory() {
-    const std::filesystem::path memory = "/dev/shm";
-    return access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
-  }
 
   std::string path(const std::string& name) const { return (root_ / name).string(); }
   std::string write(const std::string& name, std::string_view content) const {

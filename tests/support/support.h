@@ -14,19 +14,13 @@
 
 namespace rondo::test {
 
-// A fresh directory, removed with everything in it; in memory where there is such a place, because
-// these tests sync thousands of files.
+// A fresh directory, removed with everything in it.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    for (const std::filesystem::path& root :
-         {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
-      std::string pattern = (root / "rondo-test-XXXXXX").string();
-      if (!::mkdtemp(pattern.data())) continue;
-      path_ = pattern;
-      return;
-    }
-    throw std::runtime_error("no temporary directory can be made");
+    std::string pattern = (std::filesystem::temp_directory_path() / "rondo-test-XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) throw std::runtime_error("no temporary directory can be made");
+    path_ = pattern;
   }
   ~TemporaryDirectory() {
     std::error_code ignored;

@@ -16,7 +16,7 @@ namespace {
 
 // These runs save often, and no power is cut.
 const TemporaryFolder& runs() {
-  static const TemporaryFolder folder{TemporaryFolder::in_memory()};
+  static const TemporaryFolder folder;
   return folder;
 }
 

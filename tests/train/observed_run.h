@@ -28,7 +28,7 @@ struct ColumnUtterance {
 
 class ColumnCorpus {
  public:
-  TemporaryFolder folder{TemporaryFolder::in_memory()};
+  TemporaryFolder folder;
   std::vector<ColumnUtterance> train;
 
   // Lengths and targets that all differ; the first epoch from short to long is not the order of the
