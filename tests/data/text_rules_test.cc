@@ -131,6 +131,7 @@ TEST_CASE("numbers stay whole without punctuation", "[text]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"3.14, 1,000 and 10:30.", "3.14 1,000 and 10:30"},
       {"50%! 50 %. %50; 5\u2030", "50% 50 % %50 5\u2030"},
+      {"5 %", "5 %"},
       {"\u00a313.60?", "\u00a313.60"},
       {"-5, \u20135, -\u00a35, \u00a3-5, (-5), -.5", "-5 \u20135 -\u00a35 \u00a3-5 -5 -.5"},
       {"1/2 2014-05-06 12.03.2014 06/05/14", "1/2 2014-05-06 12.03.2014 06/05/14"},
@@ -284,7 +285,10 @@ TEST_CASE("a model's rules and others besides", "[text]") {
   CHECK(both(model, {}) == model);
   asked.marks = Marks::drop;
   asked.drop_invisible = asked.strip_punctuation = true;
+  model.replace = {{"a", "b"}};
+  asked.replace = {{"b", "c"}};
   const TextRules all = both(model, asked);
+  CHECK(apply_rules(all, "a b") == "c c");  // the model's first
   CHECK((all.lowercase && all.strip_punctuation && all.drop_invisible));
   CHECK((all.marks == Marks::drop && all.locale.tag == "tr" && all.unit == TextUnit::word));
 }
