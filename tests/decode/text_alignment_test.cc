@@ -70,6 +70,8 @@ TEST_CASE("what no token stands for is named, left out, or anything") {
   CHECK_THROWS_WITH(TextSpeller(v, {}).spell("ab qa q\xc3\xa9", "talk.txt"),
                     Equals("talk.txt: no token of the model stands for 'q' (U+0071) 2 times, "
                            "'\xc3\xa9' (U+00E9)"));
+  CHECK_THROWS_WITH(TextSpeller(v, {}).spell("ab\n\nb 3\n3", "talk.txt"),
+                    Equals("talk.txt:3: no token of the model stands for '3' (U+0033) 2 times"));
   SpellingOptions o;
   o.unspellable = UnspellableText::skip;
   CHECK(spellings_of(TextSpeller(v, o).spell("aqqb 12 c", "text")) ==
@@ -238,6 +240,42 @@ TEST_CASE("what is said and not in the text is found without being named") {
   REQUIRE(without.unwritten.size() == 1);
   CHECK(without.transcript.words[1].end == Approx(0.5));
   CHECK(without.transcript.words[2].begin == Approx(4.6));
+}
+
+TEST_CASE("what is missing from a long text of few words is one gap each") {
+  // Each word of the text is in what the text does not have, too, many times.
+  const std::vector<std::string> vocabulary = {"ab", "ca", "bac", "cb", "aab"};
+  std::mt19937 random(4);
+  std::vector<int32_t> said;
+  std::vector<double> begins;
+  std::string text;
+  std::vector<std::pair<double, double>> missing;
+  for (int n = 0; n < 700; ++n) {
+    const std::string& word = vocabulary[random() % vocabulary.size()];
+    const auto now = [&] { return static_cast<double>(said.size()) / 10; };
+    const bool is_written = !(n >= 150 && n < 210) && !(n >= 500 && n < 530);
+    if (!is_written && (n == 150 || n == 500)) missing.emplace_back(now(), 0);
+    if (is_written) {
+      begins.push_back(now());
+      text += word + " ";
+    }
+    for (const char letter : word + " ") {
+      said.push_back(letter == ' ' ? space : letter - 'a' + a);
+      said.push_back(0);
+    }
+    if (!is_written) missing.back().second = now();
+  }
+  TextAlignmentOptions o;
+  o.find_gaps = true;
+  const AlignedText found = align(text, said, {}, o);
+  REQUIRE(found.unwritten.size() == missing.size());
+  for (size_t i = 0; i < missing.size(); ++i) {
+    CHECK(found.unwritten[i].begin == Approx(missing[i].first).margin(0.3));
+    CHECK(found.unwritten[i].end == Approx(missing[i].second).margin(0.3));
+  }
+  REQUIRE(found.transcript.words.size() == begins.size());
+  for (size_t w = 0; w < begins.size(); ++w)
+    CHECK(found.transcript.words[w].begin == Approx(begins[w]).margin(0.05));
 }
 
 TEST_CASE("where a text fits worst is told") {

@@ -9,6 +9,12 @@
 
 namespace rondo {
 
+namespace {
+
+bool is_wildcard(int32_t label) { return label == wildcard_label || label == opening_label; }
+
+}  // namespace
+
 AlignmentGraph::AlignmentGraph(std::span<const AlignmentUnit> units, int32_t classes, int32_t blank)
     : score_of_class_(static_cast<size_t>(classes), -1) {
   std::vector<int32_t> frontier = {AlignmentSegment::start};
@@ -26,9 +32,8 @@ AlignmentGraph::AlignmentGraph(std::span<const AlignmentUnit> units, int32_t cla
     for (size_t n = 0; n < spellings.size(); ++n) {
       std::vector<Piece> pieces;
       for (const int32_t wanted : spellings[n]) {
-        RONDO_CHECK(
-            (wanted >= 0 && wanted < classes && wanted != blank) || wanted == wildcard_label,
-            "label ", wanted, " of ", classes, " classes, blank ", blank);
+        RONDO_CHECK((wanted >= 0 && wanted < classes && wanted != blank) || is_wildcard(wanted),
+                    "label ", wanted, " of ", classes, " classes, blank ", blank);
         pieces.push_back({wanted, static_cast<int32_t>(u), static_cast<int32_t>(n)});
       }
       if (!choice) {
@@ -47,7 +52,7 @@ AlignmentGraph::AlignmentGraph(std::span<const AlignmentUnit> units, int32_t cla
   close_run();
   add_segment({}, frontier);
   for (size_t i = 0; i < label.size(); ++i) {
-    if (label[i] == wildcard_label) score_of[i] = wildcard_score();
+    if (is_wildcard(label[i])) score_of[i] = wildcard_score() + (label[i] == opening_label);
   }
   // The kernel reads a group more.
   score_of.resize(score_of.size() + alignment_group, blank_score);
@@ -89,8 +94,8 @@ int32_t AlignmentGraph::add_segment(const std::vector<Piece>& pieces, std::vecto
       spelling.push_back(piece.spelling);
       skip.push_back(repeats ? never : 0);
       int32_t score = blank_score;
-      if (piece.label == wildcard_label) {
-        has_wildcard = true;  // its score comes after all classes'
+      if (is_wildcard(piece.label)) {
+        has_wildcard = true;  // scores of these come after all classes'
       } else if (there) {
         int32_t& own = score_of_class_[static_cast<size_t>(piece.label)];
         if (own < 0) {

@@ -49,13 +49,14 @@ class AlignmentGraph {
   std::vector<int32_t> unit, spelling;
 
   static constexpr int32_t none = -2;
-  // The scores of a frame that are needed: the blank's, those of classes_used, and the wildcard's
-  // where there is one. Pairs that fill up groups score what the blank does; nothing follows them.
+  // The scores of a frame that are needed: the blank's, those of classes_used, and where there are
+  // wildcards theirs and that of an opening. Pairs that fill up groups score what the blank does;
+  // nothing follows them.
   static constexpr int32_t blank_score = 0, first_class = 1;
   std::vector<int32_t> classes_used;
   bool has_wildcard = false;
   int32_t wildcard_score() const { return first_class + static_cast<int32_t>(classes_used.size()); }
-  int32_t scores() const { return wildcard_score() + (has_wildcard ? 1 : 0); }
+  int32_t scores() const { return wildcard_score() + (has_wildcard ? 2 : 0); }
 
  private:
   struct Piece {

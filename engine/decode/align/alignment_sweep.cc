@@ -27,6 +27,7 @@ ScoreTable::ScoreTable(const float* scores, int64_t frames, int32_t classes,
       classes_(classes),
       blank_(options.blank),
       wildcard_cost_(options.wildcard_cost),
+      opening_cost_(options.opening_cost),
       graph_(graph),
       bias_(options.bias.begin(), options.bias.end()) {
   const int64_t used = graph.scores();
@@ -63,7 +64,8 @@ void ScoreTable::make_row(int64_t frame, float* row) const {
   if (!graph_.has_wildcard) return;
   float best = static_cast<float>(never);
   for (int32_t c = 0; c < classes_; ++c) best = std::max(best, score(c));
-  *next = static_cast<float>(best - wildcard_cost_);
+  *next++ = static_cast<float>(best - wildcard_cost_);
+  *next = static_cast<float>(best - wildcard_cost_ - opening_cost_);
 }
 
 const float* ScoreTable::tile(int64_t first, int64_t end) {

@@ -35,7 +35,7 @@ class ScoreTable {
   const float* scores_;
   int64_t frames_;
   int32_t classes_, blank_;
-  double wildcard_cost_;
+  double wildcard_cost_, opening_cost_;
   const AlignmentGraph& graph_;
   std::vector<float> bias_;
   int64_t row_;

@@ -33,6 +33,9 @@ std::vector<TimedLabel> forced_alignment(const float* scores, int32_t frames, in
 // A label that stands for whatever is said and not in the text: in each frame it scores what the
 // best of all classes does, blank among them, less AlignmentOptions::wildcard_cost.
 inline constexpr int32_t wildcard_label = -1;
+// A wildcard for a single frame, less AlignmentOptions::opening_cost: before others it says how
+// much better a path has to be by what they take.
+inline constexpr int32_t opening_label = -3;
 
 // A piece of a text, a word say: any one of its spellings is there, the best one is chosen. An
 // empty spelling: it may be missing.
@@ -45,6 +48,7 @@ struct AlignmentOptions {
   // Of a frame, in the scores' unit (natural logarithms). A wildcard then takes only frames where
   // the text is worse than the model's own choice by so much.
   double wildcard_cost = 0.5;
+  double opening_cost = 0;  // the same of opening_label, beside wildcard_cost
   // [classes], added to the scores of each frame; or empty. For label priors: minus their weighted
   // logarithm (Huang et al. 2024, "Less peaky and more accurate CTC forced alignment by label
   // priors").

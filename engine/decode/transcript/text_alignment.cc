@@ -18,6 +18,7 @@ struct TextSpeller::Building {
   std::vector<UnknownText> unknown;
   bool gap = false;  // before the next word
   const std::string& where;
+  size_t line = 0, unknown_line = 0;  // of the text: now, and where the first unknown stands
 
   void add(std::vector<std::vector<int32_t>> spellings, int32_t word) {
     text.units.push_back({std::move(spellings)});
@@ -26,6 +27,7 @@ struct TextSpeller::Building {
   void note_unknown(const std::string& name) {
     const auto at = std::find_if(unknown.begin(), unknown.end(),
                                  [&](const UnknownText& u) { return u.what == name; });
+    if (unknown.empty()) unknown_line = line;
     if (at == unknown.end()) {
       unknown.push_back({name, 1});
     } else {
@@ -162,6 +164,7 @@ SpelledText TextSpeller::spell(std::span<const std::string> lines, const std::st
     // A mark with spaces in it is one word.
     const bool has_marks = options_.rules.marks != Marks::keep;
     for (const std::string& line : lines) {
+      ++b.line;
       for (const std::string& word :
            split_words(has_marks ? with_named_marks(to_nfc(line)) : to_nfc(line))) {
         if (!options_.gap_word.empty() && word == options_.gap_word) {
@@ -178,7 +181,8 @@ SpelledText TextSpeller::spell(std::span<const std::string> lines, const std::st
     fail_input(where, ": ", message);
   }
   if (!b.unknown.empty())
-    fail_input(where, ": no token of the model stands for ", describe(b.unknown));
+    fail_input(where, lines.size() > 1 ? str(":", b.unknown_line) : "",
+               ": no token of the model stands for ", describe(b.unknown));
   if (b.text.words.empty()) fail_input(where, ": holds no word that could be aligned");
   add_border(b.gap || options_.open_ends, b, true);
   return std::move(b.text);
@@ -274,10 +278,50 @@ std::vector<TimedText::Token> AlignedText::shown_words() const {
 
 namespace {
 
-// *path_score: UnitAlignment::score.
+// How much better the path of a text has to be by one more gap, a logarithm of a ratio of
+// probabilities. A common word is in what the text does not have, too, and would stand there
+// between two gaps.
+constexpr double worth_a_gap = 10;
+// Of a second in which the text does not fit (AlignedText::Fit).
+constexpr double bad_score = -20;
+
+// A frame from which on the path is in this word, or behind it.
+struct Cut {
+  int32_t word = 0;
+  int64_t frame = 0;
+};
+
+// The text between two cuts by itself.
+UnitAlignment align_between(const std::vector<Cut>& cuts, const Transcript& t,
+                            const SpelledText& text, const AlignmentOptions& options) {
+  UnitAlignment all;
+  int64_t first = 0;
+  ptrdiff_t unit = 0;
+  const auto align_up_to = [&](int64_t end, ptrdiff_t end_unit) {
+    const std::span units(text.units.begin() + unit, text.units.begin() + end_unit);
+    const UnitAlignment part =
+        align_units(t.logits.data() + first * t.classes, end - first, t.classes, units, options);
+    for (TimedLabel l : part.labels) {
+      l.first_frame += static_cast<int32_t>(first);
+      l.end_frame += static_cast<int32_t>(first);
+      if (l.label == opening_label) l.label = wildcard_label;
+      all.labels.push_back(l);
+    }
+    for (const int32_t u : part.unit_of) all.unit_of.push_back(u + static_cast<int32_t>(unit));
+    first = end;
+    unit = end_unit;
+  };
+  for (const Cut& cut : cuts) {
+    const auto from = text.word_of.begin() + unit;
+    align_up_to(cut.frame, std::find(from, text.word_of.end(), cut.word) - text.word_of.begin());
+  }
+  align_up_to(t.frames, std::ssize(text.units));
+  return all;
+}
+
 AlignedText align_once(std::vector<float> logits, const Vocabulary& vocabulary,
                        const SpelledText& text, const TextAlignmentOptions& o, double frame_seconds,
-                       double* path_score) {
+                       const std::vector<Cut>& cuts = {}) {
   AlignedText a;
   a.frame_seconds = frame_seconds;
   Transcript& t = a.transcript;
@@ -288,13 +332,12 @@ AlignedText align_once(std::vector<float> logits, const Vocabulary& vocabulary,
   AlignmentOptions options;
   options.blank = vocabulary.blank();
   options.wildcard_cost = o.wildcard_cost;
+  options.opening_cost = worth_a_gap;
   std::vector<float> bias;
   if (o.label_priors != 0 && t.frames > 0)
     bias = prior_bias(t.logits, static_cast<size_t>(t.classes), o.label_priors);
   options.bias = bias;
-  const UnitAlignment found =
-      align_units(t.logits.data(), t.frames, vocabulary.classes(), text.units, options);
-  *path_score = found.score;
+  const UnitAlignment found = align_between(cuts, t, text, options);
   std::vector<TimedLabel> kept;
   std::vector<SpelledWord> words;
   for (size_t i = 0; i < found.labels.size(); ++i) {
@@ -329,7 +372,8 @@ AlignedText align_once(std::vector<float> logits, const Vocabulary& vocabulary,
 SpelledText with_gaps(const SpelledText& text, const std::vector<bool>& before,
                       const Vocabulary& vocabulary, double frame_seconds) {
   const auto wildcards = static_cast<size_t>(frames_of_second(frame_seconds) / 4 + 1);
-  const std::vector<int32_t> anything(wildcards, wildcard_label);
+  std::vector<int32_t> anything(wildcards, wildcard_label);
+  anything.front() = opening_label;
   const int32_t separator =
       vocabulary.border() == WordBorder::separator ? vocabulary.separator() : -1;
   const auto around = [&](bool left, bool right) {
@@ -371,7 +415,7 @@ SpelledText with_gaps(const SpelledText& text, const std::vector<bool>& before,
 // Marks the words that something may be said before: those near a second in which the text does not
 // fit. Whether there are any new ones.
 bool mark_gaps(const AlignedText& found, std::vector<bool>& before) {
-  constexpr double bad = -20, near = 3;  // of a second, and seconds around it
+  constexpr double near = 3;  // seconds around a bad one
   constexpr size_t near_words = 3;
   const std::vector<TimedText::Token>& words = found.transcript.words;
   const double unit = found.frame_seconds < 1 ? 1 : static_cast<double>(frames_of_second(1));
@@ -384,11 +428,38 @@ bool mark_gaps(const AlignedText& found, std::vector<bool>& before) {
   for (size_t w = 0; w <= words.size(); ++w) {
     const double from = w > 0 ? words[w - 1].begin : 0;
     const double to = w < words.size() ? words[w].end : seconds;
-    if (found.score(from - near * unit, to + near * unit) > bad) continue;
+    if (found.score(from - near * unit, to + near * unit) > bad_score) continue;
     for (size_t n = w - std::min(w, near_words); n <= std::min(w + near_words, words.size()); ++n)
       mark(n);
   }
   return any_new;
+}
+
+// Places that gaps elsewhere will not move: the text fits around them, and no gap is to be looked
+// for. A long recording is not aligned anew as a whole, in which a gap could be anywhere.
+std::vector<Cut> cuts_of(const AlignedText& found, const std::vector<bool>& before) {
+  constexpr double around = 15, apart = 60;  // seconds
+  constexpr int32_t around_words = 8;
+  const double unit = found.frame_seconds < 1 ? 1 : static_cast<double>(frames_of_second(1));
+  const std::vector<TimedText::Token>& words = found.transcript.words;
+  std::vector<Cut> cuts;
+  double last = 0;
+  int32_t marked = -1;  // the last word that a gap may be before
+  for (int32_t w = 0; w < static_cast<int32_t>(before.size()); ++w) {
+    if (before[static_cast<size_t>(w)]) {
+      marked = w;
+      while (!cuts.empty() && cuts.back().word + around_words >= w) cuts.pop_back();
+    }
+    if (w == 0 || w == static_cast<int32_t>(words.size())) continue;
+    const double begin = words[static_cast<size_t>(w)].begin;
+    if (begin < last + apart * unit || (marked >= 0 && w - marked <= around_words)) continue;
+    // A blank between labels that could be the same.
+    if (begin - words[static_cast<size_t>(w - 1)].end < 1.5 * found.frame_seconds) continue;
+    if (found.score(begin - around * unit, begin + around * unit) <= bad_score) continue;
+    cuts.push_back({w, std::llround(begin / found.frame_seconds)});
+    last = begin;
+  }
+  return cuts;
 }
 
 }  // namespace
@@ -396,46 +467,19 @@ bool mark_gaps(const AlignedText& found, std::vector<bool>& before) {
 AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
                        const SpelledText& text, const TextAlignmentOptions& o,
                        double frame_seconds) {
-  double score = 0;
-  AlignedText found = align_once(std::move(logits), vocabulary, text, o, frame_seconds, &score);
+  AlignedText found = align_once(std::move(logits), vocabulary, text, o, frame_seconds);
   if (!o.find_gaps) return found;
   // Between two places that fit a word equally well frames of a gap decide; against one that fits
   // better they hardly count.
   TextAlignmentOptions how = o;
   how.wildcard_cost = std::min(o.wildcard_cost, 0.02);
-  const auto align = [&](const std::vector<bool>& before) {
-    const SpelledText with = with_gaps(text, before, vocabulary, frame_seconds);
-    return align_once(std::move(found.transcript.logits), vocabulary, with, how, frame_seconds,
-                      &score);
-  };
   constexpr int most_rounds = 4;
   std::vector<bool> before(text.words.size() + 1);
-  for (int round = 0; round < most_rounds && mark_gaps(found, before); ++round)
-    found = align(before);
-  // A common word is in what the text does not have, too, and then stands between two gaps. One is
-  // enough where the text fits as well with it.
-  constexpr double as_well = 10;  // by the logarithm of the path's probability
-  constexpr int most_tries = 8;
-  for (int tries = 0; tries < most_tries && found.unwritten.size() > 1; ++tries) {
-    std::vector<AlignedText::Stretch> gaps = found.unwritten;
-    std::stable_sort(gaps.begin(), gaps.end(), [](const auto& x, const auto& y) {
-      return x.end - x.begin < y.end - y.begin;
-    });
-    if (tries >= static_cast<int>(gaps.size())) break;
-    const double score_before = score;
-    std::vector<bool> fewer(before.size());
-    for (const auto& g : gaps) fewer[static_cast<size_t>(g.before)] = true;
-    fewer[static_cast<size_t>(gaps[static_cast<size_t>(tries)].before)] = false;
-    AlignedText with_all = std::move(found);
-    found.transcript.logits = std::move(with_all.transcript.logits);
-    found = align(fewer);
-    if (score < score_before - as_well) {
-      with_all.transcript.logits = std::move(found.transcript.logits);
-      found = std::move(with_all);
-      score = score_before;
-    } else if (found.unwritten.size() < gaps.size()) {
-      tries = -1;  // others are the shortest now; those that the text itself has stay
-    }
+  for (int round = 0; round < most_rounds && mark_gaps(found, before); ++round) {
+    const SpelledText with = with_gaps(text, before, vocabulary, frame_seconds);
+    const std::vector<Cut> cuts = cuts_of(found, before);
+    found =
+        align_once(std::move(found.transcript.logits), vocabulary, with, how, frame_seconds, cuts);
   }
   return found;
 }
