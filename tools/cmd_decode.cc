@@ -44,8 +44,10 @@ Prediction decode_one(const DecodeOptions& o, const Vocabulary& vocabulary, cons
 
 // Writes what cannot change any more, while the outputs arrive.
 int decode_stream(const DecodeOptions& o) {
-  if (o.files != std::vector<std::string>{"-"} || o.format != "text" || !o.decoding.searches())
-    throw WrongUsage("--stream searches in standard input, '-', and writes --format text");
+  if (o.files != std::vector<std::string>{"-"})
+    throw WrongUsage("--stream reads standard input, '-', and nothing else");
+  if (o.format != "text") throw WrongUsage("--stream writes --format text alone");
+  if (!o.decoding.searches()) throw WrongUsage("--stream searches: --beam is at least 1");
   constexpr size_t frames_at_once = 8;  // between two looks at what is final
   const Vocabulary vocabulary = open_vocabulary(o.vocabulary, o.outputs);
   const std::optional<Decoder> decoder = make_decoder(o.decoding, vocabulary);

@@ -322,6 +322,9 @@ def test_outputs_that_arrive():
         logits = struct.pack(f"<{4 * len(rows)}f", *(math.log(v) + 1 for row in rows for v in row))
         for content in (raw, logits, (root / "x.npy").read_bytes(), npy(">f8", (len(rows), 4), [v for r in rows for v in r])):
             check(run("decode", root / "tokens", "-", "--stream", stdin=content)[0] == whole, content[:60])
+        # A class more, that nobody names.
+        wide = npy("<f4", (len(rows), 5), [v for row in rows for v in [*row, 0]])
+        check(run("decode", root / "tokens", "-", "--stream", "--ignore-unnamed", stdin=wide)[0] == whole, "ignored")
         # With so few beginnings of texts, what they have in common is soon known.
         words = ["decode", root / "tokens", "-", "--stream", "--beam", 3]
         with start(*words, stdin=subprocess.PIPE) as process:
@@ -345,15 +348,17 @@ def test_outputs_that_arrive():
             (raw[:-3], "standard input: ends within frame 112, expected 16 bytes for each frame of 4 classes, found 13"),
             (npy("<f4", (3, 4), [1] * 8), "standard input: ends within frame 2"),
             (npy("<f4", (1, 4), [1] * 8), "standard input: has more than the 1 frames"),
-            (npy("<f4", (2, 5), [1] * 10), "standard input: has 5 classes per frame"),
+            (npy("<f4", (2, 5), [1] * 10), ["standard input: has 5 classes per frame", "taken to be class 0", "--ignore-unnamed"]),
             (npy("<f4", (2, 4), [1] * 8, True), "is in Fortran order"),
-            (raw[:16] + struct.pack("<4f", 5, 1, 1, 1), "frame 1 is not of probabilities: the sum is 8; the frames before it were"),
+            (raw[:16] + struct.pack("<4f", 5, 1, 1, 1), ["frame 1 is not of probabilities: the sum is 8; the frames before it were",
+                                                           "a frame is taken to have 4 classes"]),
             (struct.pack("<4f", math.nan, 1, 1, 1), "frame 0, class 0: is no number"),
             (b"\x93NUMPY\x01", "standard input: is not a .npy file"),
         ):
             run("decode", root / "tokens", "-", "--stream", stdin=content, code=1, errs=errs)
-        for words in ([root / "x.npy"], ["-", "--format", "jsonl"], ["-", "--beam", 0]):
-            run("decode", root / "tokens", *words, "--stream", code=2, errs="--stream searches in standard input")
+        for words, errs in (([root / "x.npy"], "--stream reads standard input"), (["-", "--format", "jsonl"], "--format text alone"),
+                            (["-", "--beam", 0], "--beam is at least 1")):
+            run("decode", root / "tokens", *words, "--stream", code=2, errs=errs)
 
 
 def test_folders():

@@ -75,6 +75,39 @@ void make_logits(const std::string& kind, const std::string& name, Matrix& score
   if (probabilities) take_logarithms(scores.data);
 }
 
+// Of outputs that have another number of classes than the vocabulary: the usual causes.
+std::string cause_of(int64_t classes, const OutputsOptions& o, const Vocabulary& vocabulary,
+                     const std::string& vocabulary_name) {
+  const int64_t more = classes - vocabulary.classes();
+  std::string cause;
+  if (more > 0) {
+    std::error_code ignored;
+    const auto folder = std::filesystem::path(vocabulary_name).parent_path();
+    if (std::filesystem::exists(folder / "added_tokens.json", ignored))
+      cause = str("; added_tokens.json beside it names more: give the folder, ",
+                  folder.empty() ? "." : folder.string());
+    cause += "; what no token is for is never written with --ignore-unnamed";
+    if (more == 1 && o.blank.empty())
+      cause += str("; or is the blank, taken to be class ", vocabulary.blank(),
+                   ", behind the tokens (--blank last)?");
+  } else if (more == -1 && o.blank == "last") {
+    cause = str("; --blank last puts a blank behind them, or is it class ", classes - 1,
+                " (--blank ", classes - 1, ")?");
+  } else {
+    cause = "; is it the vocabulary of another model, or has a special token no class?";
+  }
+  return cause;
+}
+
+void require_classes(int64_t classes, const std::string& name, const OutputsOptions& o,
+                     const Vocabulary& vocabulary, const std::string& vocabulary_name) {
+  if (classes == vocabulary.classes()) return;
+  constexpr int64_t most_classes = 10'000'000;
+  if (classes > vocabulary.classes() && classes <= most_classes && o.ignores_unnamed) return;
+  fail_input(name, ": has ", classes, " classes per frame, ", vocabulary_name, " names ",
+             vocabulary.classes(), cause_of(classes, o, vocabulary, vocabulary_name));
+}
+
 }  // namespace
 
 void add_outputs_options(Command& command, OutputsOptions* o) {
@@ -97,7 +130,8 @@ void add_outputs_options(Command& command, OutputsOptions* o) {
 
 OutputsStream::OutputsStream(const OutputsOptions& o, const Vocabulary& vocabulary,
                              std::string vocabulary_name)
-    : kind_(o.scores),
+    : options_(o),
+      kind_(o.scores),
       vocabulary_(vocabulary),
       vocabulary_name_(std::move(vocabulary_name)),
       frame_(static_cast<size_t>(vocabulary.classes())) {}
@@ -142,9 +176,8 @@ void OutputsStream::begin() {
   if (header_.fortran_order)
     fail_input(name, ": is in Fortran order, in which no frame is whole before the last is there");
   const int64_t columns = header_.shape.empty() ? 1 : header_.shape.back();
-  if (columns != vocabulary_.classes())
-    fail_input(name, ": has ", columns, " classes per frame, ", vocabulary_name_, " names ",
-               vocabulary_.classes());
+  require_classes(columns, name, options_, vocabulary_, vocabulary_name_);
+  frame_.resize(static_cast<size_t>(columns));
   announced_ = header_.numel() / std::max<int64_t>(columns, 1);
   header_.shape = {columns};
   header_.data_offset = 0;
@@ -170,7 +203,10 @@ const float* OutputsStream::next() {
     if (kind_ == "auto") kind_ = fault.empty() ? "probabilities" : "logits";
     if (kind_ == "probabilities" && !fault.empty())
       fail_input(name, ": frame ", frames_, " is not of probabilities: ", fault,
-                 frames_ > 0 ? "; the frames before it were (--scores)" : "");
+                 frames_ > 0 ? "; the frames before it were (--scores)" : "",
+                 announced_ < 0 ? str("; a frame is taken to have ", frame_.size(), " classes, as ",
+                                      vocabulary_name_, " names")
+                                : "");
   }
   if (kind_ == "probabilities") take_logarithms(frame_);
   ++frames_;
@@ -189,28 +225,6 @@ Vocabulary open_vocabulary(const std::string& path, const OutputsOptions& o) {
 
 namespace {
 
-// Of outputs that have another number of classes than the vocabulary: the usual causes.
-std::string cause_of(int64_t classes, const OutputsOptions& o, const Vocabulary& vocabulary,
-                     const std::string& vocabulary_name) {
-  const int64_t more = classes - vocabulary.classes();
-  std::string cause;
-  if (more > 0) {
-    std::error_code ignored;
-    const auto folder = std::filesystem::path(vocabulary_name).parent_path();
-    if (std::filesystem::exists(folder / "added_tokens.json", ignored))
-      cause = str("; added_tokens.json beside it names more: give the folder, ",
-                  folder.empty() ? "." : folder.string());
-    if (more == 1 && o.blank.empty()) cause += "; is the blank behind them (--blank last)?";
-    cause += "; what no token is for is never written with --ignore-unnamed";
-  } else if (more == -1 && o.blank == "last") {
-    cause = str("; --blank last puts a blank behind them, or is it class ", classes - 1,
-                " (--blank ", classes - 1, ")?");
-  } else {
-    cause = "; is it the vocabulary of another model, or has a special token no class?";
-  }
-  return cause;
-}
-
 // Without those that no token is for.
 void keep_named(int32_t classes, Matrix& scores) {
   Matrix kept(scores.frames, classes);
@@ -224,9 +238,7 @@ Matrix read_logits(const ModelInput& input, const OutputsOptions& o, const Vocab
                    const std::string& vocabulary_name) {
   Matrix scores = read_scores(input);
   const bool ignores_some = o.ignores_unnamed && scores.dim > vocabulary.classes();
-  if (scores.dim != vocabulary.classes() && !ignores_some)
-    fail_input(input.name, ": has ", scores.dim, " classes per frame, ", vocabulary_name, " names ",
-               vocabulary.classes(), cause_of(scores.dim, o, vocabulary, vocabulary_name));
+  require_classes(scores.dim, input.name, o, vocabulary, vocabulary_name);
   make_logits(o.scores, input.name, scores);
   if (ignores_some) keep_named(vocabulary.classes(), scores);
   return scores;

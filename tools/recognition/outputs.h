@@ -39,7 +39,8 @@ class OutputsStream {
                 std::string vocabulary_name);
 
   // The logits of the next frame, as read_logits() makes them, until the next call; nullptr at the
-  // end. What is to be probabilities or not, the first frame says. Throws InputError.
+  // end. What is to be probabilities or not, the first frame says. Classes that are ignored come
+  // behind the vocabulary's. Throws InputError.
   const float* next();
   int64_t frames() const { return frames_; }
 
@@ -49,6 +50,7 @@ class OutputsStream {
   std::string read(size_t bytes);
   void begin();
 
+  const OutputsOptions options_;
   std::string kind_;
   const Vocabulary& vocabulary_;
   std::string vocabulary_name_;
