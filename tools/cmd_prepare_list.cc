@@ -38,21 +38,11 @@ struct ListOptions {
   std::string examine = "all", channel = "mix";
   corpus::Findings findings;  // while the list was made
   TextOptions text;
-  std::string preview, config;    // of lines
-  std::string direction = "ltr";  // of lines
-  corpus::FileChoice choice;      // of a folder
+  std::string preview, config;     // of lines
+  std::string direction = "auto";  // of lines
+  corpus::FileChoice choice;       // of a folder
   PrepareListOptions prepare;
 };
-
-bool is_mostly_leftwards(const std::map<std::string, int64_t>& characters) {
-  int64_t leftwards = 0, rightwards = 0;
-  for (const auto& [text, count] : characters) {
-    const char32_t c = code_points(text).at(0);
-    if (is_written_leftwards(c)) leftwards += count;
-    if (is_written_rightwards(c)) rightwards += count;
-  }
-  return leftwards > rightwards;
-}
 
 // "left", "right", "mix", or a number from 0.
 int32_t channel_of(const std::string& word) {
@@ -118,9 +108,10 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
   std::printf(
       "%s: manifests, lengths.svg and train.toml; train with rondo train %s/train.toml data=%s\n",
       out.c_str(), out.c_str(), out.c_str());
-  if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
-    std::printf("most letters are written from right to left: train with features.direction=rtl\n");
-  }
+  if (kind == InputKind::image && !o.prepare.direction && s.direction == LineDirection::leftwards)
+    std::printf(
+        "most letters are written from right to left: train.toml has features.direction=rtl, which "
+        "training with other settings needs, too (--direction)\n");
   return 0;
 }
 
@@ -249,6 +240,7 @@ int prepare_lines(ListOptions& o) {
   } else if (!o.config.empty()) {
     throw WrongUsage("--config is for --preview");
   }
+  if (o.direction == "ltr") o.prepare.direction = LineDirection::rightwards;
   if (o.direction == "ttb") o.prepare.direction = LineDirection::downwards;
   if (o.direction == "rtl") o.prepare.direction = LineDirection::leftwards;
   std::vector<ListedUtterance> list = corpus::list_lines(o.prepare.source, &o.choice);
@@ -283,8 +275,9 @@ void add_lines(Command& parent) {
                    "write lines of pages as images, which training then reads sooner");
   command
       .add_option("--direction", o->direction,
-                  "how the lines are written: left to right, right to left, top to bottom")
-      .one_of({"ltr", "rtl", "ttb"})
+                  "how the lines are written: left to right, right to left, top to bottom; auto: "
+                  "as most letters of the texts, not from top to bottom")
+      .one_of({"auto", "ltr", "rtl", "ttb"})
       .show_default();
   command.footer(
       "\nExample:  rondo prepare lines scans mine --preview sheet.svg --config lines.toml\n");

@@ -66,8 +66,12 @@ def boxes_of_words(root, line):
 def test_right_to_left():
     with folder() as root:
         corpus(root, right_to_left, 4)
-        check("most letters are written from right to left: train with features.direction=rtl" in
-              run("prepare", "lines", root / "scans", root / "plain")[0], "no hint")
+        run("prepare", "lines", root / "scans", root / "plain",
+            says="most letters are written from right to left: train.toml has features.direction=rtl")
+        for folder_, direction, wanted in (("plain", (), True), ("as-asked", ("--direction", "ltr"), False)):
+            if direction:
+                run("prepare", "lines", root / "scans", root / folder_, *direction, not_says="right to left")
+            check(('direction = "rtl"' in (root / folder_ / "train.toml").read_text()) == wanted, direction)
         right = model_of(root, "rtl")
         # Numbers are right, and digits that are not the same twice tell their order.
         check(any("12" in line["text"] or "21" in line["text"] for line in right), right)

@@ -21,6 +21,7 @@
 #include "engine/data/image/image.h"
 #include "engine/io/json.h"
 #include "engine/report/charts.h"
+#include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/cpu/parallel.h"
@@ -147,7 +148,7 @@ std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decod
     return corpus::examine_sound(u, *e.readers.audio, sound);
   }
   try {
-    return examine_image(u, *e.readers.images, o.direction);
+    return examine_image(u, *e.readers.images, o.direction.value_or(LineDirection::rightwards));
   } catch (const InputError& error) {
     return Flaw{Finding::unreadable, error.what()};
   }
@@ -349,13 +350,23 @@ void count_rates(const std::vector<ListedUtterance>& list, DataSummary& summary)
   }
 }
 
+bool is_mostly_leftwards(const std::map<std::string, int64_t>& characters) {
+  int64_t leftwards = 0, rightwards = 0;
+  for (const auto& [text, count] : characters) {
+    const char32_t c = code_points(text).at(0);
+    if (is_written_leftwards(c)) leftwards += count;
+    if (is_written_rightwards(c)) rightwards += count;
+  }
+  return leftwards > rightwards;
+}
+
 // For the settings that fit them: of what is there to train on.
 TrainingFacts facts_of(const std::vector<ListedUtterance>& list, const DataSummary& summary,
                        const PrepareListOptions& o) {
   TrainingFacts facts;
   facts.kind = list.front().kind;
   facts.rate = summary.fitting_rate;
-  facts.direction = o.direction;
+  facts.direction = summary.direction;
   // One line of a hundred is a line that was mistaken for one, or not worth the mistakes.
   const auto used = static_cast<int64_t>(list.size());
   if (100 * summary.light > used)
@@ -410,6 +421,9 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
     for (char32_t c : code_points(u.text)) ++summary.characters[to_utf8(c)];
     if (!u.label.empty()) ++summary.classes[u.label];
   }
+  summary.direction = o.direction                               ? *o.direction
+                      : is_mostly_leftwards(summary.characters) ? LineDirection::leftwards
+                                                                : LineDirection::rightwards;
   folder.write_settings(facts_of(list, summary, o));
   data::write_whole_file(folder.path_of("lengths.svg"), histogram(list, o.out));
   Json replacements = Json::array();

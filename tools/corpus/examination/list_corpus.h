@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ struct PrepareListOptions {
   uint64_t seed = 1;
   TextRules text;
   double least_seconds = 0.1;
-  LineDirection direction = LineDirection::rightwards;  // of images
+  // Of images; none: as most letters of the texts are written.
+  std::optional<LineDirection> direction;
   bool cut = false;     // lines of pages become images of their own, OUT/lines/000001.png
   bool strict = false;  // an utterance that cannot be used is an error, once all were looked at
   Examine examine = Examine::all;
@@ -61,6 +63,7 @@ struct DataSummary {
   corpus::Findings findings;
   std::vector<TextReplacement> never_found;  // those of the rules that no text has a use for
   TextFindings texts;
+  LineDirection direction = LineDirection::rightwards;  // of images
   int64_t light = 0;                 // lines in light ink on darker paper, of those that are used
   int64_t listed = 0, decoded = 0;   // entries; how many of them at most were decoded
   std::map<int32_t, int64_t> rates;  // of the recordings that are used, Hz
