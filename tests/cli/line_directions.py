@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import xml.etree.ElementTree as ElementTree
 
 from cli_support import check, folder, main, run, train
@@ -87,6 +88,10 @@ def test_right_to_left():
         boxes = boxes_of_words(root, right[0])
         check([text for text, _ in boxes] == right[0]["text"].split(), boxes)
         check(all(a[0] >= b[2] for (_, a), (_, b) in zip(boxes, boxes[1:])), boxes)
+        # The picture shows the line as it is written.
+        run("transcribe", root / "run", (root / "mine" / right[0]["image_filepath"]).resolve(), "--picture", root / "line.svg")
+        drawn = re.findall(r'<text x="([0-9.]+)"[^>]*class="label word">([^<]*)<', (root / "line.svg").read_text())
+        check([word for _, word in sorted(drawn, key=lambda at: -float(at[0]))] == right[0]["text"].split(), drawn)
         # A search with a language model of such texts.
         run("lm", "train", root / "mine" / "train.jsonl", "--characters", "--order", 3, "--discount-fallback", "--out", root / "c.lm")
         out, _ = run("eval", root / "run", root / "mine" / "test.jsonl", "--lm", root / "c.lm", "--lm-weight", 0.1)

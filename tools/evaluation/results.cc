@@ -6,6 +6,8 @@
 #include <cstdio>
 
 #include "engine/report/progress.h"
+#include "engine/text/reading_order.h"
+#include "engine/text/unicode.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/cpu/printable.h"
@@ -142,11 +144,19 @@ void print_rates_of_ctc(const EvalResults& r) {
   std::printf("\n");
 }
 
+// Letters from right to left would change the order of what stands around the word: Unicode's
+// isolates keep them apart.
+std::string apart(const std::string& word) {
+  const std::vector<char32_t> points = code_points(word);
+  if (std::none_of(points.begin(), points.end(), is_written_leftwards)) return word;
+  return "\u2068" + word + "\u2069";
+}
+
 void print_errors(const ErrorAnalysis& errors, const char* noun) {
   std::string confused;
   for (const auto& c : errors.confused_words(confusions_in_text).substitutions) {
-    confused +=
-        str(confused.empty() ? "" : ", ", c.reference, " as ", c.hypothesis, " (", c.count, ")");
+    confused += str(confused.empty() ? "" : ", ", apart(c.reference), " as ", apart(c.hypothesis),
+                    " (", c.count, ")");
   }
   if (!confused.empty()) std::printf("most confused: %s\n", confused.c_str());
   if (errors.worst().empty()) return;

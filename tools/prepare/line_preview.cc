@@ -16,15 +16,17 @@ namespace {
 constexpr size_t lines_shown = 6;
 constexpr uint64_t epochs_shown = 3;
 
-// Ink [columns, rows] as a picture: black on white.
-LineSheet::Row row_of(const Matrix& ink, std::string caption) {
+// Ink [columns, rows] as a picture: black on white, and not in a mirror.
+LineSheet::Row row_of(const Matrix& ink, LineDirection direction, std::string caption) {
   LineSheet::Row row;
   row.caption = std::move(caption);
   row.columns = static_cast<int>(ink.frames);
   row.rows = static_cast<int>(ink.dim);
+  const bool leftwards = direction == LineDirection::leftwards;
   for (int32_t y = 0; y < ink.dim; ++y)
     for (int64_t x = 0; x < ink.frames; ++x)
-      row.grey.push_back(static_cast<uint8_t>(std::lround(255 * (1 - ink.row(x)[y]))));
+      row.grey.push_back(static_cast<uint8_t>(
+          std::lround(255 * (1 - ink.row(leftwards ? ink.frames - 1 - x : x)[y]))));
   return row;
 }
 
@@ -65,9 +67,10 @@ void draw_line_preview(const Config& config, const std::string& manifest, const 
   LineSheet sheet;
   sheet.title = str("Lines of ", manifest, ": as they are, and in ", epochs_shown, " epochs");
   for (int64_t i = 0; i < data->size(); ++i) {
-    sheet.rows.push_back(row_of(data->raw_features(i), data->entry(i).text.value_or("")));
+    sheet.rows.push_back(
+        row_of(data->raw_features(i), config.features.direction, data->entry(i).text.value_or("")));
     for (uint64_t epoch = 0; epoch < epochs_shown; ++epoch)
-      sheet.rows.push_back(row_of(data->distorted_line(i, epoch), ""));
+      sheet.rows.push_back(row_of(data->distorted_line(i, epoch), config.features.direction, ""));
   }
   if (has_ending(file, ".svg")) return replace_text_file(file, line_sheet_svg(sheet));
   replace_text_file(file, png_of(sheet));

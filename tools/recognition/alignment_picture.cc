@@ -93,6 +93,28 @@ std::string title_of(const Transcript& t, double begin, double end, double secon
   return text;
 }
 
+// A line that was read from its right edge, as it is shown: from the left, in pixels of the image.
+void turn_back(AlignmentPicture& p, std::vector<float>& posteriors) {
+  std::vector<float> from_left;
+  for (int64_t frame = p.frames; frame-- > 0;) {
+    const auto row = posteriors.begin() + frame * p.classes;
+    from_left.insert(from_left.end(), row, row + p.classes);
+  }
+  posteriors = std::move(from_left);
+  p.posteriors = posteriors;
+  p.begin = p.line_columns - (p.begin + p.frame_length * p.frames);
+  const auto turn = [&](auto& parts) {
+    for (auto& part : parts) {
+      part.begin = p.frames - part.begin;
+      part.end = p.frames - part.end;
+      std::swap(part.begin, part.end);
+    }
+    std::reverse(parts.begin(), parts.end());
+  };
+  turn(p.labels);
+  turn(p.words);
+}
+
 // A name of another kind of picture, which programs would then fail to open.
 std::string check_picture_name(const std::string& name) {
   if (!is_image_name(name) && !has_ending(name, ".pdf")) return {};
@@ -156,8 +178,8 @@ void draw_line_alignment(const PictureOptions& o, const std::string& name, const
     throw WrongUsage(
         "--picture-from and --picture-to are seconds of recordings; of a line all is drawn");
   const Part all{0, t.frames};
-  const std::vector<float> posteriors = posteriors_of(t, all);
-  const GreyImage read = turned(image, line.direction);
+  std::vector<float> posteriors = posteriors_of(t, all);
+  GreyImage read = turned(image, line.direction);
   const double scale = static_cast<double>(read.height) / line.height;  // pixels to a column
   AlignmentPicture p;
   p.title = t.text;
@@ -168,11 +190,15 @@ void draw_line_alignment(const PictureOptions& o, const std::string& name, const
   p.unit = "pixels";
   p.frame_length = frame_columns * scale;
   p.begin = -line.padding * scale;
-  p.line = read.pixels;
   p.line_columns = read.width;
   p.line_rows = read.height;
   p.labels = labels_of(t, vocabulary, frame_columns, all);
   p.words = words_of(t, frame_columns, all);
+  if (line.direction == LineDirection::leftwards) {
+    turn_back(p, posteriors);
+    read = image;
+  }
+  p.line = read.pixels;
   replace_text_file(o.path, alignment_svg(p));
 }
 
