@@ -147,7 +147,7 @@ void add_decode(Command& program) {
       "--stream", o->stream,
       "write text while the outputs arrive on standard input, '-': 32-bit floats, frame "
       "by frame, or a .npy file");
-  add_endpoint_options(command, &o->endpoint);
+  add_endpoint_options(command, &o->endpoint, "with --stream: ");
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       .range(0, 4096)
       .type_name("INT");

@@ -22,7 +22,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/config_words.h"
-#include "tools/plan_data.h"
+#include "tools/plan/plan_data.h"
 
 namespace rondo {
 namespace {

@@ -471,7 +471,7 @@ void add_transcribe(Command& program) {
       .range(1.0, 3600000.0)
       .type_name("FLOAT")
       .show_default();
-  add_endpoint_options(command, &o->endpoint);
+  add_endpoint_options(command, &o->endpoint, "with --stream: ");
   command.footer(
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
       "          rondo transcribe run folder > transcripts.tsv\n"

@@ -33,6 +33,7 @@ void add_card(Command& program);
 void add_lm(Command& program);
 void add_bench(Command& program);
 void add_plan(Command& program);
+void add_serve(Command& program);
 
 // Adds `rondo bench links` to `bench`.
 void add_bench_links(Command& bench);

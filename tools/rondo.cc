@@ -110,6 +110,7 @@ int main(int argc, char** argv) {
   rondo::add_transcribe(line);
   rondo::add_predict(line);
   rondo::add_lm(line);
+  rondo::add_serve(line);
   rondo::add_decode(line);
   rondo::add_align(line);
   rondo::add_convert(line);

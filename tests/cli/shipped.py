@@ -9,6 +9,7 @@ import shlex
 
 from cli_support import *
 from line_images import LINES, line_corpus
+from serve_support import server
 
 WITH_SIM, BUILD, SOURCES = (os.environ[name] for name in ("RONDO_WITH_SIM", "RONDO_BUILD", "RONDO_SOURCE_ROOT"))
 TOLD = re.compile("RONDO_WITH_SIM|RONDO_SIM_|RONDO_GPU_VARIANTS")
@@ -56,8 +57,8 @@ def test_it_is_what_a_build_without_the_simulator_makes():
     options = {o["name"]: o["value"] for o in json.loads(output_of_tool("meson", "introspect", "--buildoptions", BUILD))}
     words = [f"-D{name}={','.join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value}"
              for name, value in options.items()
-             if name in ("buildtype", "optimization", "debug", "werror", "cuda", "gpu_arch", "gloo", "mpi", "cpp_args", "b_sanitize",
-                         "b_lundef", "precompiled_headers")]
+             if name in ("buildtype", "optimization", "debug", "werror", "cuda", "gpu_arch", "gloo", "mpi", "serve", "cpp_args",
+                         "b_sanitize", "b_lundef", "precompiled_headers")]
     with folder() as root:
         output_of_tool("meson", "setup", root / "b", SOURCES, *words, "-Dsim=false", "-Dtests=false")
         wanted = compiled(root / "b", inputs_of(root / "b", "tools/rondo"))
@@ -131,6 +132,7 @@ def train_and_use(root):
     text = job("transcribe", model, recording)[0].strip()
     check(text and set(text) <= set("abc "), text)
     check(job("predict", model, recording)[0].strip() == text, text)
+    serve(model, recording, text)
     job("transcribe", model, recording, "--format", "npy", "--out", root / "outputs")
     (root / "tokens").write_text("\n".join(["<blank>", *json.loads(job("info", "--model", model, "--json")[0])["alphabet"]]) + "\n")
     check(job("decode", root / "tokens", root / "outputs" / "dev000.npy", "--beam", 20)[0].strip(), "nothing decoded")
@@ -143,6 +145,16 @@ def train_and_use(root):
         job("convert", model, root / target, "--to", form, says=f"{target}: a model in ")
     for device, words in (("sim", "without the simulator"), ("gpu", "is no device")):
         run("transcribe", model, recording, "--device", device, code=1 if device == "sim" else 2, errs=words)
+
+
+def serve(model, recording, text):
+    commands_run.add("serve")
+    try:
+        with server(model) as s:
+            check(s.text(recording.read_bytes()) == text, text)
+            s.stop()
+    except Skip:  # in a build without libwebsockets it says so
+        run("serve", model, code=1, errs="install libwebsockets-dev")
 
 
 def language_models(root):

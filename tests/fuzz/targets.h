@@ -23,6 +23,7 @@ const std::vector<FuzzTarget>& fuzz_targets();
 std::span<const FuzzTarget> data_targets();
 std::span<const FuzzTarget> text_targets();
 std::span<const FuzzTarget> ranks_targets();
+std::span<const FuzzTarget> serve_targets();
 
 inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -33,6 +33,7 @@ RULES = [
     ("comm/*", ["comm_test", "processes_test"]),
     ("engine/config/*", ["support_tests", "fuzz_test"]),
     ("tools/corpus/*", ["corpus_test"]),
+    ("tools/serve/*", ["serve_test", "fuzz_test"]),
     ("engine/data/*", ["data_test", "fuzz_test"]),
     ("engine/decode/*", ["decode_test"]),
     ("engine/io/*", ["support_tests", "fuzz_test"]),

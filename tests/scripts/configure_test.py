@@ -101,12 +101,13 @@ exec {shlex.quote(shutil.which("ninja"))} "$@\"""")
                                       check=True).stdout.strip().split(":"):
             for file in pathlib.Path(package).glob("*.pc") if os.path.isdir(package) else []:
                 link = self.top / "no-packages" / file.name
-                if not re.search("mpi", file.name) and not link.exists():
+                if not re.search("mpi|websockets", file.name) and not link.exists():
                     link.symlink_to(file.resolve())
         lines, building = self.configure("9.0", hidden="gloo/", anew=True, PKG_CONFIG_LIBDIR=str(self.top / "no-packages"))
         self.assertEqual(sorted(lines), [f"without CUDA: no nvcc in {self.top}/toolkit/bin (CUDA_HOME), CUDA 12.0 or newer is wanted",
                                          "without Gloo: no libgloo-dev",
-                                         "without MPI: no libopenmpi-dev, MPI 3 or newer is wanted"])
+                                         "without MPI: no libopenmpi-dev, MPI 3 or newer is wanted",
+                                         "without rondo serve: no libwebsockets-dev, 4.1 or newer is wanted"])
         self.assertEqual(building, "building")
         self.assertNotIn("RONDO_HAVE", self.program_flags)
 
@@ -115,12 +116,15 @@ exec {shlex.quote(shutil.which("ninja"))} "$@\"""")
         self.header("gloo/rendezvous/context.h", "", "old")
         self.header("mpi.h", "#define MPI_VERSION 2\n", "old")
         self.header("ompi-c.pc", f"Name: MPI\nDescription: old\nVersion: 1\nCflags: -I{self.top}/old\n", "old")
+        self.header("libwebsockets.pc", f"Name: libwebsockets\nDescription: damaged\nVersion: 4.1\nCflags: -I{self.top}/old\n", "old")
+        self.header("libwebsockets.h", "#error damaged\n", "old")
         self.header("libgloo.a", "!<arch>\n", "old")
         lines, building = self.configure("9.0", anew=True, PKG_CONFIG_PATH=f"{self.top}/old", LIBRARY_PATH=f"{self.top}/old",
                                          CPLUS_INCLUDE_PATH=f"{self.top}/old")
         self.assertEqual(sorted(lines), ["without CUDA: nvcc 11.8 is too old, CUDA 12.0 or newer is wanted",
                                          "without Gloo: what is there is too old, or does not compile",
-                                         "without MPI: what is there is too old, or does not compile, MPI 3 or newer is wanted"])
+                                         "without MPI: what is there is too old, or does not compile, MPI 3 or newer is wanted",
+                                         "without rondo serve: what is there does not compile, 4.1 or newer is wanted"])
         self.assertEqual(building, "building")
         self.assertNotIn("RONDO_HAVE", self.program_flags)
 

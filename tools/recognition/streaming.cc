@@ -10,19 +10,18 @@
 
 namespace rondo {
 
-void add_endpoint_options(Command& command, EndpointOptions* o) {
+void add_endpoint_options(Command& command, EndpointOptions* o, const std::string& when) {
   command
-      .add_option(
-          "--end-silence", o->silence,
-          "with --stream: seconds of silence behind speech that end an utterance; 0: none do")
+      .add_option("--end-silence", o->silence,
+                  when + "seconds of silence behind speech that end an utterance; 0: none do")
       .range(0.0, 3600.0)
       .type_name("FLOAT")
       .show_default();
   command
-      .add_option(
-          "--longest", o->longest,
-          "with --stream: seconds after which an utterance ends at its next silent frame; from "
-          "half of that on ever less silence ends it; 0: never")
+      .add_option("--longest", o->longest,
+                  when +
+                      "seconds after which an utterance ends at its next silent frame; from "
+                      "half of that on ever less silence ends it; 0: never")
       .range(0.0, 86400.0)
       .type_name("FLOAT")
       .show_default();

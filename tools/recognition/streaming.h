@@ -17,8 +17,8 @@
 
 namespace rondo {
 
-// Where utterances end.
-void add_endpoint_options(Command& command, EndpointOptions* o);
+// Where utterances end. `when` begins the help of each: "with --stream: ".
+void add_endpoint_options(Command& command, EndpointOptions* o, const std::string& when);
 // Throws WrongUsage where one of these options was given and nothing streams.
 void require_stream(const Command& command, bool streams,
                     std::initializer_list<const char*> options);

@@ -1,4 +1,4 @@
-#include "tools/plan_data.h"
+#include "tools/plan/plan_data.h"
 
 #include <time.h>
 
