@@ -118,7 +118,8 @@ int run_serve(ServeOptions o) {
   serve::Network network(server, {.address = o.address, .port = o.port});
   heed_stops();
   std::fprintf(stderr, "listening on %s\n", network.url().c_str());
-  network.run();
+  // What still computes would hold the end up, and there is nothing to save.
+  if (!network.run()) std::_Exit(128 + stop_signal());
   return 128 + stop_signal();
 }
 

@@ -305,7 +305,7 @@ int Network::State::begin_request(lws* wsi) {
     peer.pieces.push_back({.reply = std::move(answer), .is_last = true});
     return 0;
   }
-  peer.closes = has_body;
+  peer.closes = has_body || head.method == "HEAD";
   if (!has_body) {
     reply(wsi, peer, std::move(*answer));
     return 0;
@@ -542,7 +542,7 @@ std::string Network::url() const {
 }
 
 // A signal may come to any thread, so the flag is looked at now and then.
-void Network::run() {
+bool Network::run() {
   State& s = *state_;
   std::optional<Clock::time_point> since;
   const auto schedule = [&] {
@@ -558,7 +558,8 @@ void Network::run() {
       s.server.stop();
       s.stop_streams();
     }
-    if (!s.has_unwritten() || Clock::now() - *since > longest_stop) return;
+    if (!s.has_unwritten()) return true;
+    if (Clock::now() - *since > longest_stop) return false;
   }
 }
 

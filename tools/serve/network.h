@@ -31,8 +31,8 @@ class Network {
 
   std::string url() const;
   // Serves until the process is asked to stop (engine/io/signals.h). Then requests in hand are
-  // finished, for at most ten seconds, and others refused.
-  void run();
+  // finished, for at most ten seconds, and others refused. Whether all were.
+  bool run();
 
  private:
   struct State;

@@ -14,6 +14,6 @@ struct Network::State {};
 Network::Network(Server&, const NetworkOptions&) { require_network(); }
 Network::~Network() = default;
 std::string Network::url() const { return {}; }
-void Network::run() {}
+bool Network::run() { return true; }
 
 }  // namespace rondo::serve
