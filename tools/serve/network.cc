@@ -262,6 +262,7 @@ void Network::State::deliver() {
     const bool is_room = !piece.reply && piece.text.empty() && !piece.is_last;
     if (is_room) {
       lws_rx_flow_control(at->second, 1);
+      wait_for(at->second);
       continue;
     }
     peer.pieces.push_back(std::move(piece));
@@ -488,7 +489,9 @@ int Network::State::time_is_up(lws* wsi) {
   const auto at = peers.find(wsi);
   if (at == peers.end()) return 0;
   Peer& peer = at->second;
-  if (peer.waits && peer.pieces.empty() && peer.written == peer.reply.body.size()) {
+  const bool is_served =
+      peer.waits && peer.pieces.empty() && peer.written == peer.reply.body.size();
+  if (is_served || (peer.talk && peer.talk->is_full())) {
     wait_for(wsi);  // it is the server that takes its time
     return 0;
   }
