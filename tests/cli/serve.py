@@ -328,10 +328,8 @@ def test_a_client_that_is_fast_is_held_up():
 def test_clients_that_go_away():
     with server(corpus() / "one_way", "--threads", 1, "--queue", 2, "--streams", 2) as s:
         for _ in range(6):
-            socket = WebSocket(s.port)
-            socket.send({"rate": RATE})
-            socket.send(raw_of(recording()))
-            socket.close()
+            # The place of one that has gone comes free when the server notices.
+            wait_until(lambda: opens(s, {"rate": RATE}, raw_of(recording())), s.process)
         body, kind = form(recording())
         head = (f"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost:{s.port}\r\nContent-Type: {kind}\r\n"
                 f"Content-Length: {len(body)}\r\n\r\n").encode()
@@ -340,7 +338,6 @@ def test_clients_that_go_away():
                 gone = socket_to(s)
                 gone.sendall((head + body)[:cut])
                 gone.close()
-        # Their places come free; the server notices when it does.
         wait_until(lambda: s.post(recording())[0] == 200, s.process)
         wait_until(lambda: opens(s), s.process)
         s.stop()
@@ -350,12 +347,17 @@ def socket_to(s):
     return socket.create_connection(("127.0.0.1", s.port), timeout=TIMEOUT)
 
 
-def opens(s):
+def opens(s, *messages):
+    """Whether there is a place for a stream; it says so much, and is gone."""
     try:
-        WebSocket(s.port).close()
-        return True
-    except Refused:
+        socket = WebSocket(s.port)
+    except Refused as e:
+        check(e.status == 503, e)
         return False
+    for message in messages:
+        socket.send(message)
+    socket.close()
+    return True
 
 
 def test_a_client_that_never_ends_its_request():
