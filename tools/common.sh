@@ -8,11 +8,12 @@ die() {
 
 # Packages for building, by the names that Debian 12 and 13 and Ubuntu 24.04 have in common; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libsndfile1-dev libutf8proc-dev zlib1g-dev
-  libpng-dev libjpeg-dev libtiff-dev libpugixml-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev python3 espeak-ng)
-# And for testing: Gloo and MPI are other ways for ranks to talk, libwebsockets is what rondo serve needs, git for checks of the sources, openmpi-bin for ranks
+  libpng-dev libjpeg-dev libtiff-dev libpugixml-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libwebsockets-dev
+  python3 espeak-ng)
+# And for testing: Gloo and MPI are other ways for ranks to talk, git for checks of the sources, openmpi-bin for ranks
 # that mpirun starts, iproute2 for two machines in network namespaces, unicode-data and xmllint for what others define,
 # python3-venv for the Python package.
-test_packages=(libgloo-dev libopenmpi-dev libwebsockets-dev catch2 git openmpi-bin iproute2 unicode-data libxml2-utils locales python3-venv)
+test_packages=(libgloo-dev libopenmpi-dev catch2 git openmpi-bin iproute2 unicode-data libxml2-utils locales python3-venv)
 # And for sanitizers: a clang that both have.
 sanitizer_packages=(clang-19 libclang-rt-19-dev llvm-19)
 

@@ -41,6 +41,9 @@ class Walk {
       std::sort(links_.begin(), links_.end());
       folders = std::move(links_);
     }
+    if (others_)
+      std::sort(others_->begin(), others_->end(),
+                [](const NotWalked& a, const NotWalked& b) { return a.path < b.path; });
   }
 
  private:
