@@ -1,4 +1,11 @@
 // Searches with hot words beside the scores of all texts that there are.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "engine/decode/phrase_matcher.h"
 #include "tests/decode/all_texts.h"
 
 using namespace rondo;
@@ -132,6 +139,42 @@ TEST_CASE("a decoder with other hot words is as one that was made with them", "[
       k.hot_words = hot[0];
       CHECK(first.decode(s.values.data(), s.frames)[0].score ==
             Decoder(*v, o, k).decode(s.values.data(), s.frames)[0].score);
+    }
+  }
+}
+
+TEST_CASE("what phrases are worth is counted as defined, after each symbol", "[decoder]") {
+  std::mt19937 random(6);
+  for (int round = 0; round < 200; ++round) {
+    std::map<std::vector<int32_t>, double> worth;
+    const size_t count = 1 + random() % 5;
+    while (worth.size() < count) {
+      std::vector<int32_t> symbols(1 + random() % 4);
+      for (int32_t& s : symbols) s = static_cast<int32_t>(random() % 2);
+      worth[symbols] = 0.25 * static_cast<double>(1 + random() % 20);
+    }
+    std::vector<decode::PhraseMatcher::Phrase> listed;
+    for (const auto& [symbols, weight] : worth) listed.push_back({symbols, weight});
+    const decode::PhraseMatcher matcher(listed);
+    std::vector<int32_t> seen;
+    int32_t state = 0;
+    double gain = 1, whole = 0;
+    for (int n = 0; n < 12; ++n) {
+      seen.push_back(static_cast<int32_t>(random() % 2));
+      state = matcher.step(state, seen.back(), gain);
+      double begun = 0;
+      for (const auto& [symbols, weight] : worth) {
+        const size_t length = symbols.size();
+        for (size_t k = 1; k <= std::min(length, seen.size()); ++k) {
+          if (!std::equal(symbols.begin(), symbols.begin() + static_cast<ptrdiff_t>(k),
+                          seen.end() - static_cast<ptrdiff_t>(k)))
+            continue;
+          if (k == length) whole += weight;
+          if (k < length)
+            begun = std::max(begun, weight * static_cast<double>(k) / static_cast<double>(length));
+        }
+      }
+      CHECK(std::log(gain) == Approx(whole + begun).margin(1e-9));
     }
   }
 }

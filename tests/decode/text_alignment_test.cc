@@ -432,7 +432,7 @@ TEST_CASE("recordings are cut in their longest pauses, as seldom as can be") {
   CHECK(shorter[0].end_word == 2);
   o.longest = 100;
   CHECK(split_into_utterances(t, 9, o).size() == 1);
-  CHECK(split_into_utterances(t, 5.1, o)[0].end <= 8);
+  CHECK(split_into_utterances(t, 5.1, o)[0].end == 5.1);  // words may end behind the recording
 }
 
 TEST_CASE("what is not in the text is in no utterance") {

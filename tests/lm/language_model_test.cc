@@ -312,10 +312,11 @@ TEST_CASE("ARPA files of other programs' spelling score equally", "[lm]") {
       with(with(small, "ngram 1=4", "ngram 1=5"), "-0.75\tb", "-0.75\tb\n-2\t<unk>");
   std::string crlf;
   for (const char c : with_unknown) crlf += c == '\n' ? "\r\n" : std::string(1, c);
-  for (const std::string& spelled : {with_unknown, with(with_unknown, "<unk>", "<UNK>"), crlf,
-                                     with(with_unknown, "-99\t<s>", "-inf\t<s>"),
-                                     with(with_unknown, "-99\t<s>", "-Infinity\t<s>"),
-                                     with(with_unknown, "-99\t<s>", "0\t<s>")}) {
+  for (const std::string& spelled :
+       {with_unknown, with(with_unknown, "<unk>", "<UNK>"), crlf,
+        with(with_unknown, "-99\t<s>", "-inf\t<s>"),
+        with(with_unknown, "-99\t<s>", "-Infinity\t<s>"), with(with_unknown, "-99\t<s>", "+0\t<s>"),
+        with(with_unknown, "-99\t<s>", "0\t<s>")}) {
     INFO(spelled);
     const LanguageModel m = LanguageModel::parse(spelled, "m.arpa");
     LanguageModel::State state = m.begin_sentence();
@@ -356,6 +357,8 @@ TEST_CASE("-inf counts as -99, wherever it stands", "[lm]") {
   };
   CHECK(score("-0.75\tb", "-inf\tb", "b", "b") == -99);
   CHECK(score("-0.5\ta\t-0.25", "-0.5\ta\t-inf", "a", "b") == -99.75);
+  // And what is too small for a float as 0.
+  CHECK(score("-0.75\tb", "-1e-60\tb", "b", "b") == 0);
   CHECK(score("-0.0625\ta </s>", "-inf\ta </s>", "a", "</s>") == -99);
   CHECK(message_of(with(small, "-0.75\tb", "inf\tb")) ==
         "m.arpa:11: the logarithm of the probability is 'inf', expected a number");
