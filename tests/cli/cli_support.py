@@ -213,8 +213,8 @@ def fails(*words, errs, lines=1, **more):
 
 
 @contextlib.contextmanager
-def folder():
-    path = pathlib.Path(tempfile.mkdtemp(prefix="rondo-cli-"))
+def folder(within=None):
+    path = pathlib.Path(tempfile.mkdtemp(prefix="rondo-cli-", dir=within))
     try:
         yield path
     finally:
