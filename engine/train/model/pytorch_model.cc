@@ -116,6 +116,13 @@ class Layers {
   int count_ = 0;
 };
 
+std::vector<int64_t> shape_of(const Value& v) {
+  if (v.taps == 0) return {v.shape.rows, v.shape.cols};
+  const int64_t inputs = v.shape.cols / v.taps;
+  if (v.tap_rows == 0) return {v.shape.rows, inputs, v.taps};
+  return {v.shape.rows, inputs, v.tap_rows, v.taps / v.tap_rows};
+}
+
 std::vector<int64_t> shape_there(const Pair& p, const StoredTensor& t) {
   return p.is_vector ? std::vector<int64_t>{t.numel()} : t.shape;
 }
@@ -175,10 +182,7 @@ ForeignModel read_pytorch_model(const SafetensorsFile& file, const SafetensorsFi
   std::vector<std::string> known;
   for (const Pair& p : layers.pairs()) {
     const Value& value = graph.value(graph.find(p.ours));
-    std::vector<int64_t> shape = {value.shape.rows, value.shape.cols};
-    if (value.taps > 0) shape = {shape[0], shape[1] / value.taps, value.taps};
-    if (value.tap_rows > 0)
-      shape = {shape[0], shape[1], value.tap_rows, value.taps / value.tap_rows};
+    const std::vector<int64_t> shape = shape_of(value);
     const int64_t numbers = value.shape.rows * value.shape.cols;
     const std::vector<int64_t> there = p.is_vector ? std::vector<int64_t>{numbers} : shape;
     const std::span<const float> values = file.at(p.theirs, DType::f32, there).as<float>();
