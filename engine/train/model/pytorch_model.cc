@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/config/layer_types.h"
+#include "engine/graph/parameters.h"
 #include "engine/io/json.h"
 #include "engine/train/model/build_model.h"
 #include "kernels/base/error.h"
@@ -116,13 +117,6 @@ class Layers {
   int count_ = 0;
 };
 
-std::vector<int64_t> shape_of(const Value& v) {
-  if (v.taps == 0) return {v.shape.rows, v.shape.cols};
-  const int64_t inputs = v.shape.cols / v.taps;
-  if (v.tap_rows == 0) return {v.shape.rows, inputs, v.taps};
-  return {v.shape.rows, inputs, v.tap_rows, v.taps / v.tap_rows};
-}
-
 std::vector<int64_t> shape_there(const Pair& p, const StoredTensor& t) {
   return p.is_vector ? std::vector<int64_t>{t.numel()} : t.shape;
 }
@@ -182,9 +176,13 @@ ForeignModel read_pytorch_model(const SafetensorsFile& file, const SafetensorsFi
   std::vector<std::string> known;
   for (const Pair& p : layers.pairs()) {
     const Value& value = graph.value(graph.find(p.ours));
-    const std::vector<int64_t> shape = shape_of(value);
-    const int64_t numbers = value.shape.rows * value.shape.cols;
-    const std::vector<int64_t> there = p.is_vector ? std::vector<int64_t>{numbers} : shape;
+    Parameters::Entry own;
+    own.rows = value.shape.rows;
+    own.cols = value.shape.cols;
+    own.taps = value.taps;
+    own.tap_rows = value.tap_rows;
+    const std::vector<int64_t> shape = own.shape();
+    const std::vector<int64_t> there = p.is_vector ? std::vector<int64_t>{own.numel()} : shape;
     const std::span<const float> values = file.at(p.theirs, DType::f32, there).as<float>();
     ForeignModel::Tensor t{p.ours, shape, {values.begin(), values.end()}};
     known.push_back(p.theirs);
