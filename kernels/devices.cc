@@ -4,7 +4,9 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/gpu/cuda_device.h"
+#include "kernels/base/gpu/gpu_identity.h"
 #include "kernels/base/op.h"
+#include "kernels/gemm/gemm.h"
 #ifdef RONDO_WITH_SIM
 #include "kernels/simt/sim/sim_device.h"
 #endif
@@ -71,6 +73,15 @@ Device& require_device(DeviceKind kind, int index) {
   Device* const device = find_device(kind, &why, index);
   if (device == nullptr) fail_input("device ", name_of(kind), " is not available: ", why);
   return *device;
+}
+
+std::string identity_of(const Device& device) {
+#ifdef RONDO_WITH_CUDA
+  if (device.kind() == DeviceKind::cuda) {
+    return str(gpu_identity(device), ", ", gemm_library(), ", kernels ", detail::device_code);
+  }
+#endif
+  return device.describe();
 }
 
 Backend backend_of(DeviceKind kind) {

@@ -36,7 +36,15 @@ int gpu_count(std::string* why = nullptr);
 // The same as find_device(); InputError when it is not there.
 Device& require_device(DeviceKind kind, int index = 0);
 
+// What a result of these kernels on this device holds for: the device, its driver, and the kernels'
+// code and libraries. One line.
+std::string identity_of(const Device& device);
+
 // The kernels that run on such a device.
 Backend backend_of(DeviceKind kind);
+
+namespace detail {
+extern const char* const device_code;  // a hash of what was compiled for GPUs; in builds with CUDA
+}  // namespace detail
 
 }  // namespace rondo

@@ -1,5 +1,7 @@
 // rondo info: the program, the machine, the kernels, a model.
 #include <rondo/version.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include "engine/train/model/model_file.h"
 #include "engine/train/model/model_json.h"
 #include "engine/train/training_report.h"
+#include "engine/trial/trial.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
@@ -18,6 +21,7 @@
 #include "kernels/gemm/gemm.h"
 #include "tools/build_id.h"
 #include "tools/command.h"
+#include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
 
 namespace rondo {
@@ -25,7 +29,7 @@ namespace {
 
 struct InfoOptions {
   std::string model;
-  bool kernels = false, json = false;
+  bool kernels = false, json = false, device = false, try_again = false;
   int seconds = 10, batch = 16, labels = 50;
 };
 
@@ -55,11 +59,11 @@ void print_kernels() {
       context.backend = v.backend;
       const bool here = v.accepts == nullptr || v.accepts(context, nullptr);
       const bool chosen = &v == default_variant(variants, chooser_of(v.op), context, nullptr);
-      const bool predicts = v.backend == Backend::cuda && chooser_of(v.op) != nullptr;
-      const char* chosen_when = v.role == Role::named       ? "by name only"
-                                : !here                     ? "not on this machine"
+      const bool tried = v.role == Role::named && call_class_of(v.op) != nullptr;
+      const char* chosen_when = !here                       ? "not on this machine"
+                                : tried                     ? "where a trial chose it"
+                                : v.role == Role::named     ? "by name only"
                                 : v.backend == Backend::ref ? "reference"
-                                : predicts                  ? "where predicted the fastest"
                                 : chosen                    ? "default"
                                                             : "when the default does not fit";
       std::printf("  %-5s %-26s %-29s  %s\n", name_of(v.backend), v.name, chosen_when,
@@ -149,6 +153,41 @@ void print_model(const InfoOptions& o, const Model& model) {
       static_cast<double>(m.batch) / mebibyte, static_cast<double>(m.total()) / mebibyte);
 }
 
+// What trials of kernels found here; with a model those that its training needs are tried first.
+void print_trials(const InfoOptions& o, const std::optional<Model>& model) {
+  std::string note;
+  const DeviceId id = resolve({}, &note);
+  if (id.kind == DeviceKind::cpu) {
+    std::printf("kernels are tried on GPUs; this is %s\n", note.empty() ? "the CPU" : note.c_str());
+    return;
+  }
+  const std::string device = identity_of(require_device(id.kind, id.index));
+  std::vector<TriedCalls> calls;
+  if (model) calls = tried_calls(model->session->training_graph(), o.batch);
+  if (o.try_again && !model) {
+    for (const TrialRow& row : read_trial_cache(device).rows) {
+      if (std::find(calls.begin(), calls.end(), row.calls) == calls.end())
+        calls.push_back(row.calls);
+    }
+  }
+  TrialSettings settings;
+  settings.again = o.try_again;
+  settings.tried = [](const TrialRow& row) {
+    std::fprintf(stderr, "trying %s %s %s: %s\n", row.calls.op.c_str(),
+                 row.calls.call_class.c_str(), row.variant.c_str(), name_of(row.outcome));
+  };
+  const TrialOutcome outcome = choose_kernels({}, id, calls, settings);
+  const TrialTable table = outcome.table.rows.empty() ? read_trial_cache(device) : outcome.table;
+  std::printf("device: %s\ntrials: %s\n", device.c_str(),
+              table.rows.empty() ? "none so far" : trial_cache(device).c_str());
+  std::vector<TriedCalls> seen;
+  for (const TrialRow& row : table.rows) {
+    if (std::find(seen.begin(), seen.end(), row.calls) != seen.end()) continue;
+    seen.push_back(row.calls);
+    std::printf("  %s\n", line_of(table, row.calls).c_str());
+  }
+}
+
 }  // namespace
 
 void add_info(Command& program) {
@@ -156,6 +195,10 @@ void add_info(Command& program) {
   auto o = std::make_shared<InfoOptions>();
   command.add_flag("--kernels", o->kernels, "list every kernel variant and which would run");
   command.add_option("--model", o->model, "describe a checkpoint directory or model file");
+  command.add_flag(
+      "--device", o->device,
+      "what a trial of kernels found on the GPU; with --model it tries what that needs");
+  command.add_flag("--try-again", o->try_again, "with --device: repeats the trial");
   command.add_flag("--json", o->json, "with --model: what a program needs to know, as JSON");
   command.add_option("--batch", o->batch, "with --model: utterances of the predicted step")
       .range(1, 100000)
@@ -169,6 +212,7 @@ void add_info(Command& program) {
   command.footer("\nExample:  rondo info --model run\n");
   command.action([o] {
     if (o->json && o->model.empty()) throw WrongUsage("--json describes a --model");
+    if (o->try_again && !o->device) throw WrongUsage("--try-again repeats a trial of --device");
     const std::optional<Model> model = load(*o);
     if (o->json) {
       std::printf("%s\n", model_json(model->path, model->description,
@@ -178,6 +222,10 @@ void add_info(Command& program) {
       return 0;
     }
     print_machine();
+    if (o->device) {
+      print_trials(*o, model);
+      return 0;
+    }
     if (o->kernels) print_kernels();
     if (model) print_model(*o, *model);
     return 0;

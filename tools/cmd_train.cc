@@ -15,6 +15,7 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
 #include "engine/io/checkpoint.h"
+#include "engine/parallel/child_process.h"
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/io/signals.h"
@@ -342,6 +343,7 @@ int run_train(const TrainOptions& given) {
     return stop_requested();
   };
   t.stop_pending = stop_requested;
+  t.trial_helper = ChildProcess::itself;
   t.files_read = {config_file_of(o.words), o.replacements};
   auto place = find_place([](const char* name) { return std::getenv(name); });
   const bool speaks = !place || place->rank == 0;

@@ -4,12 +4,15 @@
 // late (worth another try).
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tools/command_line/command_line.h"
 
 namespace rondo {
+
+struct Variant;  // kernels/base/op.h
 
 // For CommandOption::check(): the name of a file.
 inline std::string check_file_name(const std::string& text) {
@@ -35,6 +38,8 @@ void add_bench(Command& program);
 void add_plan(Command& program);
 void add_serve(Command& program);
 
+// Adds the helper of trials (engine/trial/trial.h), with candidates beside those of the program.
+void add_try_kernels(Command& program, std::span<const Variant> more = {});
 // Adds `rondo bench links` to `bench`.
 void add_bench_links(Command& bench);
 // Adds the layouts of one's own data to `prepare`.

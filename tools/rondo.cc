@@ -119,6 +119,7 @@ int main(int argc, char** argv) {
   rondo::add_card(line);
   rondo::add_bench(line);
   rondo::add_plan(line);
+  rondo::add_try_kernels(line);
   const auto tell = [](const char* message) {
     rondo::give_way_to_stop();
     rondo::tell_error(message);

@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "bench/cases/check/check.h"
+#include "bench/cases/check/trial.h"
 #include "bench/cases/lstm_bytes.h"
 #include "bench/cases/peers/lstm_step.h"
 #include "kernels/base/cpu/packed_weights.h"
 #include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_class.h"
 
 namespace rondo::check {
 namespace {
@@ -453,6 +455,22 @@ void add_benches(Suite& suite) {
 }
 
 }  // namespace
+
+// The input's products are outside the loop: a narrow one is enough.
+CaseFunction lstm_trial_case(const std::string& op, const std::string& call_class,
+                             const std::vector<int32_t>& lengths) {
+  const LstmClass calls = LstmClass::parse(call_class).value();
+  Shape s = {calls.dims.hidden, 8,      calls.dims.projection, calls.dims.directions,
+             calls.compute,     lengths};
+  s.states = true;
+  const auto made = [s]<class Args>(Case& c, void (*fill)(Case&, Args&, const Shape&)) {
+    Args args;
+    fill(c, args, s);
+    c.run(args);
+  };
+  if (op == LstmForwardArgs::op) return [made](Case& c) { made(c, forward); };
+  return [made](Case& c) { made(c, backward); };
+}
 
 void lstm_cases(Suite& suite) {
   suite.add_variants(lstm_step_variants());

@@ -126,7 +126,11 @@ class Trainer {
     started_ = began - s_.state.seconds;
     last_checkpoint_ = began;
     TrainingBatches batches(config_, *s_.train, share(), model_->weights());
-    ranks_.together([&] { prepare(batches); });
+    BatchCapacity capacity;
+    ranks_.together([&] { capacity = batches.largest(3); });
+    try_kernels({config_, options_, ranks_, ranks_}, *model_, capacity.packed.sequences, s_.state,
+                *report_);
+    ranks_.together([&] { prepare(batches, capacity); });
     results_->start(started_, learning_rate_.expected_steps());
     vote();
     ranks_.sum(votes_);
@@ -228,8 +232,7 @@ class Trainer {
   }
 
   // Memory for the largest batch of the first epochs, before the first step.
-  void prepare(TrainingBatches& batches) {
-    const BatchCapacity capacity = batches.largest(3);
+  void prepare(TrainingBatches& batches, const BatchCapacity& capacity) {
     if (capacity.packed.sequences > 0) {
       model_->reserve(capacity);
       report_->memory(s_.state, model_->memory().activations);

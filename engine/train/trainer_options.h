@@ -83,6 +83,9 @@ struct TrainerOptions {
   // Asked on rank 0 between updates: true, and all ranks return with their state kept, to begin
   // again with others. Empty: never.
   std::function<bool()> regroup = {};
+  // The program that tries kernels where a GPU is met for the first time (engine/trial/trial.h);
+  // empty: none, and kernels run in the order of their tables unless the cache knows better.
+  std::string trial_helper = {};
   // What the caller has read, a configuration say: the run refuses to write there.
   std::vector<std::string> files_read = {};
 };

@@ -7,6 +7,7 @@
 #include "engine/train/model/build_model.h"
 #include "engine/train/require_split.h"
 #include "engine/train/training_batches.h"
+#include "engine/trial/trial.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -155,6 +156,34 @@ bool wants_pipeline(const Config& config) {
 
 TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& setup) {
   return Maker(options, setup).make();
+}
+
+void try_kernels(const StrategyOptions& options, const RankModel& model, int64_t sequences,
+                 TrainingState& state, TrainingReport& report) {
+  const DeviceId device = options.trainer.device;
+  TrialSettings settings;
+  settings.helper = options.trainer.trial_helper;
+  settings.before = choices_written(state.kernels);
+  settings.begins = [&](size_t calls) {
+    report.message(str("trying kernels for ", calls, " kinds of calls that are new to ",
+                       require_device(device.kind, device.index).describe()));
+  };
+  const TrialOutcome outcome =
+      choose_kernels(options.ranks, device, tried_calls(model.graph(), sequences), settings);
+  for (const std::string& message : outcome.messages) report.message(message);
+  if (outcome.failed) {
+    fail_input("no variant of a kernel that the model needs is right on ",
+               require_device(device.kind, device.index).describe(),
+               " ('rondo info --device' says more); --device cpu trains without it");
+  }
+  for (const std::string& change : outcome.changed) {
+    if (options.config.parallel.deterministic == Deterministic::world_invariant) {
+      fail_input("parallel.world_invariant keeps every bit, and ", change,
+                 "; go on where the run was, or start anew");
+    }
+    report.message("warning: " + change + "; results differ in their last bits from here on");
+  }
+  if (!outcome.choices.empty()) state.kernels = written(outcome.choices);
 }
 
 void draw_timeline(const Ranks& ranks, const Config& config, const TrainingStrategy& strategy,

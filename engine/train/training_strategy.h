@@ -40,6 +40,13 @@ struct StrategyOptions {
 // what does not fit the ranks or the model.
 TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& setup);
 
+// Chooses the kernels that batches of so many sequences run, on a GPU that they may be new to
+// (engine/trial/trial.h). A run that goes on keeps those that it had, state.kernels, where they are
+// right. Called by all ranks, before the first step. Throws InputError where none of a kernel's
+// variants is right, and where a world-invariant run would get other bits.
+void try_kernels(const StrategyOptions& options, const RankModel& model, int64_t sequences,
+                 TrainingState& state, TrainingReport& report);
+
 // Draws what every rank did in its last update, number `step`, as SVG. Called by all ranks; rank 0
 // writes the file.
 void draw_timeline(const Ranks& ranks, const Config& config, const TrainingStrategy& strategy,

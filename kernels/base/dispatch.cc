@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <map>
+#include <mutex>
+#include <utility>
 
 #include "kernels/base/error.h"
 
@@ -20,6 +23,10 @@ std::map<std::string, Preference, std::less<>>& preferences() {
   static std::map<std::string, Preference, std::less<>> table;
   return table;
 }
+
+// Ranks that are threads set the same ones, while others of them may look already; so that a table
+// stays once it was there.
+std::atomic<const std::vector<Choice>*> choices = nullptr;
 
 bool accepts(const Variant& v, const Context& context, const void* args) {
   return v.accepts == nullptr || v.accepts(context, args);
@@ -44,7 +51,32 @@ std::string names_of_ops() {
   return joined(names);
 }
 
+// What a trial chose for such a call, and accepts it; else null.
+const Variant* chosen_variant(std::span<const Variant> variants, const Context& context,
+                              std::string_view op, const void* args) {
+  const std::vector<Choice>* const table = choices.load(std::memory_order_acquire);
+  if (table == nullptr || table->empty() || args == nullptr) return nullptr;
+  const CallClass class_of = call_class_of(op);
+  if (class_of == nullptr) return nullptr;
+  const std::string call_class = class_of(args);
+  for (const Choice& c : *table) {
+    if (c.backend != context.backend || c.op != op || c.call_class != call_class) continue;
+    for (const Variant& v : variants) {
+      if (v.backend == c.backend && c.variant == v.name && accepts(v, context, args)) return &v;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+void set_choices(std::vector<Choice> table) {
+  static std::mutex mutex;
+  static std::deque<std::vector<Choice>> tables;
+  const std::lock_guard lock(mutex);
+  if (!tables.empty() && tables.back() == table) return;
+  choices.store(&tables.emplace_back(std::move(table)), std::memory_order_release);
+}
 
 const Variant* default_variant(std::span<const Variant> variants, Chooser choose,
                                const Context& context, const void* args) {
@@ -78,6 +110,7 @@ const Variant& select_variant(const Context& context, std::string_view op, const
       }
     }
   }
+  if (const Variant* v = chosen_variant(variants, context, op, args)) return *v;
   if (const Variant* v = default_variant(variants, chooser_of(op), context, args)) return *v;
   // Not a broken contract: a device may lack a kernel, and the user chose the device.
   fail_input("op ", op, " has no variant for ", name_of(context.backend),

@@ -24,12 +24,28 @@ using Chooser = std::string_view (*)(const Context& context, const void* args,
 // Null for ops that leave it to the order; kernels/ops.cc.in.
 Chooser chooser_of(std::string_view op);
 
-// The variant that would run: the one a prefer_variant() call named, if it accepts `args`; else of
-// the standard ones of context.backend that accept them the one that the op chooses, or the first.
-// Throws Error when there is none.
+// Calls of an op that run alike on a device, and that a trial there decides for together
+// (engine/trial/trial.h): a short text, as "bf16 h512 d2 n32". Empty: such calls are not tried.
+using CallClass = std::string (*)(const void* args);
+// Null for ops that are not tried; kernels/ops.cc.in.
+CallClass call_class_of(std::string_view op);
+
+// What a trial found: which variant such calls run.
+struct Choice {
+  Backend backend = Backend::cuda;
+  std::string op, call_class, variant;
+  bool operator==(const Choice&) const = default;
+};
+// In the place of all choices so far. Process-wide; call it before kernels run that it is about.
+// Threads may set choices at once.
+void set_choices(std::vector<Choice> choices);
+
+// The variant that would run: the one a prefer_variant() call named, if it accepts `args`; else the
+// one that a choice names for such calls, likewise; else of the standard ones of context.backend
+// that accept them the one that the op chooses, or the first. Throws Error when there is none.
 const Variant& select_variant(const Context& context, std::string_view op, const void* args);
 
-// The last of these by itself: null when there is none.
+// The last of these by itself, without preferences and choices: null when there is none.
 const Variant* default_variant(std::span<const Variant> variants, Chooser choose,
                                const Context& context, const void* args);
 

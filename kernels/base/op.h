@@ -57,7 +57,7 @@ void fill_bytes(const Context& context, void* to, int byte, size_t bytes);
 
 enum class Role : uint8_t {
   standard,  // chosen by default
-  named,     // only by name (not proven yet, nondeterministic, ...)
+  named,     // only by name, or where a trial on the device chose it
   peer,      // somebody else's, for comparison and timing only: bench/cases/peers
   timed,     // a peer that computes more coarsely than the contract asks: for timing only
 };

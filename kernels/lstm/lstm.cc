@@ -7,8 +7,6 @@
 #include "kernels/lstm/lstm_cpu.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
-#include "kernels/lstm/lstm_prediction.h"
-#include "kernels/lstm/lstm_proven.h"
 
 namespace rondo {
 namespace {
@@ -175,60 +173,25 @@ constexpr auto variants(Gpu... gpu) {
 
 }  // namespace
 
-// The time loops on GPUs, in the order of kernels/lstm/lstm_conditions.h, of which
-// kernels/lstm/lstm_prediction.h chooses; on the simulator the portable one comes first, and the
-// others are there to be asked for. `stem`: lstm_forward, ...
-#define RONDO_SIM_LSTM(Args, function, name) \
-  RONDO_SIM_VARIANT(Args, function, name, Role::standard, sim::function##_accepts)
-#define RONDO_CUDA_LSTM(Args, function, name)                                                \
-  RONDO_CUDA_VARIANT(Args, function, name, function##_proven ? Role::standard : Role::named, \
-                     cuda::function##_accepts)
-#define RONDO_SIM_LSTM_LOOPS(Args, stem)                                                        \
-  RONDO_SIM_VARIANT(Args, stem##_portable, "portable", Role::standard, lstm_gpu_accepts<Args>), \
-      RONDO_SIM_LSTM(Args, stem##_cluster, "cluster"),                                          \
-      RONDO_SIM_LSTM(Args, stem##_cluster_split, "cluster_split"),                              \
-      RONDO_SIM_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                                \
-      RONDO_SIM_LSTM(Args, stem##_grid, "grid"),                                                \
-      RONDO_SIM_VARIANT(Args, stem##_fused, "fused", Role::standard, lstm_fused_accepts<Args>)
+// The time loops on GPUs. `portable` runs where nothing else was chosen; the others are candidates
+// of a trial on the device, in the order of kernels/lstm/lstm_conditions.h. `stem`: lstm_forward,
+// ...
+#define RONDO_LSTM_CANDIDATE(BACKEND, space, Args, function, name) \
+  BACKEND(Args, function, name, Role::named, space::function##_accepts)
+#define RONDO_LSTM_LOOPS_ON(BACKEND, space, Args, stem)                                  \
+  BACKEND(Args, stem##_portable, "portable", Role::standard, lstm_gpu_accepts<Args>),    \
+      RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_cluster, "cluster"),             \
+      RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_cluster_split, "cluster_split"), \
+      RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_grid_cluster, "grid_cluster"),   \
+      RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_grid, "grid"),                   \
+      BACKEND(Args, stem##_fused, "fused", Role::named, lstm_fused_accepts<Args>)
 #ifdef RONDO_WITH_CUDA
-#define RONDO_LSTM_LOOPS(Args, stem)                                                             \
-  RONDO_SIM_LSTM_LOOPS(Args, stem), RONDO_CUDA_LSTM(Args, stem##_cluster, "cluster"),            \
-      RONDO_CUDA_LSTM(Args, stem##_cluster_split, "cluster_split"),                              \
-      RONDO_CUDA_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                                \
-      RONDO_CUDA_LSTM(Args, stem##_grid, "grid"),                                                \
-      RONDO_CUDA_VARIANT(Args, stem##_fused, "fused", Role::standard, lstm_fused_accepts<Args>), \
-      RONDO_CUDA_VARIANT(Args, stem##_portable, "portable", Role::standard,                      \
-                         lstm_gpu_accepts<Args>)
+#define RONDO_LSTM_LOOPS(Args, stem)                       \
+  RONDO_LSTM_LOOPS_ON(RONDO_SIM_VARIANT, sim, Args, stem), \
+      RONDO_LSTM_LOOPS_ON(RONDO_CUDA_VARIANT, cuda, Args, stem)
 #else
-#define RONDO_LSTM_LOOPS(Args, stem) RONDO_SIM_LSTM_LOOPS(Args, stem)
+#define RONDO_LSTM_LOOPS(Args, stem) RONDO_LSTM_LOOPS_ON(RONDO_SIM_VARIANT, sim, Args, stem)
 #endif
-
-namespace {
-
-template <LstmPhase phase, class Args>
-std::string_view choose([[maybe_unused]] const Context& context, [[maybe_unused]] const void* args,
-                        [[maybe_unused]] const MayRun& may_run) {
-#ifdef RONDO_WITH_CUDA
-  if (context.backend == Backend::cuda && args != nullptr) {
-    const auto& a = *static_cast<const Args*>(args);
-    const LstmLoop loop = {phase, a.dims, lstm_compute_dtype(a), a.layout.capacity.sequences,
-                           a.run};
-    return lstm_quickest(loop, gpu_limits(*context.device), may_run).variant;
-  }
-#endif
-  return {};
-}
-
-}  // namespace
-
-std::string_view choose_lstm_forward(const Context& context, const void* args,
-                                     const MayRun& may_run) {
-  return choose<LstmPhase::forward, LstmForwardArgs>(context, args, may_run);
-}
-std::string_view choose_lstm_backward(const Context& context, const void* args,
-                                      const MayRun& may_run) {
-  return choose<LstmPhase::backward, LstmBackwardArgs>(context, args, may_run);
-}
 
 std::span<const Variant> lstm_forward_variants() {
   static constexpr auto list = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(

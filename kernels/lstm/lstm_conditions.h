@@ -1,7 +1,6 @@
 // Which shapes each GPU variant of the LSTM's time loops takes, in one table. Beside this a variant
-// asks the machine (kernels/lstm/lstm_proven.h says what is asked on GPUs before a variant may be
-// chosen at all). Of those that take a call kernels/lstm/lstm_prediction.h chooses, unless one is
-// preferred by name (prefer_variant). On the simulator `portable` comes first.
+// asks the machine. `portable` takes every shape, and runs unless a trial on the device chose
+// another one (engine/trial/trial.h), or one is preferred by name (prefer_variant).
 #pragma once
 
 #include <iosfwd>
@@ -32,7 +31,7 @@ inline constexpr LstmConditions lstm_conditions[] = {
     // Below, a cluster holds all of R.
     {"grid_cluster", 513, 1024, 0, lstm_unbounded, false, 90, "all blocks resident; polls"},
     {"grid", 1, 1024, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},
-    // Beyond, it is tens of times as slow as `portable` (bench/results/lstm-gpu-times.md).
+    // Beyond, a launch reads all of R once for every 16 sequences.
     {"fused", 1, 256, 256, 64, true, 80, ""},
     {"portable", 1, lstm_unbounded, lstm_unbounded, lstm_unbounded, true, 80, ""},
 };

@@ -13,10 +13,9 @@
 //   grid_cluster  as grid, but a cluster shares the columns of its rows of R, and what is exchanged
 //                 through memory says itself that it is there
 //
-// kernels/lstm/lstm_conditions.h says which shapes each takes, kernels/lstm/lstm_prediction.h which
-// of them runs where none is named.
-// All compute x W^T of every row before the time loop, dx and the weight gradients after it, by the
-// gemm and reduce_rows ops.
+// kernels/lstm/lstm_conditions.h says which shapes each takes. `portable` runs unless a trial on
+// the device chose another one (engine/trial/trial.h). All compute x W^T of every row before the
+// time loop, dx and the weight gradients after it, by the gemm and reduce_rows ops.
 #pragma once
 
 #include "kernels/lstm/lstm_conditions.h"

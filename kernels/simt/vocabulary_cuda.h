@@ -206,14 +206,14 @@ __device__ bool mbarrier_passed([[maybe_unused]] const MBarrier* b,
 #endif
   return passed != 0;
 }
-// Bounded: after 2^34 cycles (seconds) the kernel traps rather than hang the device.
+// Bounded: after 2^32 cycles (two seconds) the kernel traps rather than hang the device.
 template <bool of_cluster>
 __device__ void mbarrier_wait(const MBarrier* b, uint32_t phase) {
   const unsigned parity = phase & 1u;
   if (mbarrier_passed<of_cluster>(b, parity)) return;
   const long long start = clock64();
   while (!mbarrier_passed<of_cluster>(b, parity)) {
-    if (clock64() - start > 1ll << 34) __trap();
+    if (clock64() - start > 1ll << 32) __trap();
   }
 }
 }  // namespace detail

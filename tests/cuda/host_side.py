@@ -13,6 +13,7 @@ from cli_support import *  # noqa: E402
 
 os.environ["RONDO_DEVICE"] = "cuda"
 os.environ["RONDO_CUBLASLT"] = os.environ["RONDO_NCCL"] = "/nowhere"  # they would look for a real GPU
+os.environ["RONDO_TRIAL"] = "off"  # which would find that no kernel here computes anything
 STAND_IN = "CUDA stand-in"
 
 
@@ -61,6 +62,20 @@ def test_accumulation_averages_dropout_chunks_and_streams():
         # A pass each way of chunks of several sizes, beside the update and evaluation.
         check(len(kernels) >= 8 and replays > 2 * len(kernels), kernels, replays)
         run("transcribe", root / "b", root / "dev001.wav", "--stream", not_says=[f"{STAND_IN}: "])
+
+
+def test_a_gpu_whose_kernels_are_wrong_is_refused():
+    with folder() as root:
+        tone_corpus(root)
+        env = {**os.environ, "RONDO_TRIAL": "", "XDG_CACHE_HOME": str(root / "cache")}
+        settings = [*TONE, f"data={root}", "training.epochs=1", "--device", "cuda"]
+        refused = f"no variant of a kernel that the model needs is right on {STAND_IN}"
+        for out, tried in (("first", True), ("second", False)):  # by a trial, and by the cache
+            said, _ = run("train", *settings, f"training.checkpoint_dir={root / out}", env=env, code=1,
+                          errs=[refused, "--device cpu trains without it"])
+            check(("trying kernels" in said) == tried, said)
+        out, _ = run("info", "--device", env=env, says=[STAND_IN, "clusters of 8: 16, of 16: 8", "kernels "])
+        check(re.search(r"(?m)^  lstm_forward f32 \S+.*: no variant is right \(portable wrong: y\[", out), out)
 
 
 def test_every_variant_of_every_kernel_is_launched_as_cuda_allows():

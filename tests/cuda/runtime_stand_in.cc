@@ -261,6 +261,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = gpus();
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
+cudaError_t cudaDriverGetVersion(int* version) {
+  enter("cudaDriverGetVersion");
+  *version = 1000 * (CUDART_VERSION / 1000);
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) {
   enter("cudaSetDevice");
   if (device < 0 || device >= gpus()) return cudaErrorInvalidDevice;

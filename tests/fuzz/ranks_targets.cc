@@ -10,6 +10,7 @@
 #include "engine/io/stage_index.h"
 #include "engine/parallel/elastic_protocol.h"
 #include "engine/plan/machine.h"
+#include "engine/trial/trial_table.h"
 #include "kernels/base/error.h"
 #include "tests/comm/string_pipe.h"
 #include "tests/fuzz/targets.h"
@@ -193,6 +194,27 @@ std::vector<std::string> machine_seeds() {
           R"({"link": {"name": "by hand", "latency": 0, "bandwidth": 125e6}})"};
 }
 
+// The cache of what trials of kernels found.
+void run_trials(std::span<const std::byte> bytes) {
+  const TrialTable table = trial_table_from_json(text_of(bytes), "cache");
+  require(trial_table_from_json(to_json(table), "again").rows == table.rows,
+          "writing changed a table of trials");
+  for (const TrialRow& row : table.rows) {
+    require(row.outcome != TrialRow::right || row.us > 0, "a right variant that takes no time");
+    require(!line_of(table, row.calls).empty(), "a row without a line");
+  }
+  for (const Choice& c : choices_of(table, Backend::cuda))
+    require(!c.variant.empty(), "a choice of nothing");
+}
+
+std::vector<std::string> trials_seeds() {
+  const TriedCalls calls{"lstm_forward", "bf16 h512 d2 n32"};
+  return {to_json({"a GPU",
+                   {{calls, "portable", TrialRow::right, 4.5, ""},
+                    {calls, "grid", TrialRow::wrong, 0, "y[4]: 1 of 4 differ"},
+                    {calls, "cluster_split", TrialRow::right, 1.25, ""}}})};
+}
+
 // What an elastic launcher finds in the store, and what its ranks do there.
 void run_elastic(std::span<const std::byte> bytes) {
   const std::string text(text_of(bytes));
@@ -228,6 +250,7 @@ std::span<const FuzzTarget> ranks_targets() {
       {"answer", run_answer, answer_seeds},
       {"elastic", run_elastic, elastic_seeds},
       {"machine", run_machine, machine_seeds},
+      {"trials", run_trials, trials_seeds},
   };
   return targets;
 }

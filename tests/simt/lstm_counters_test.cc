@@ -1,6 +1,5 @@
 // What a step of the LSTM's variants on GPUs costs, counted on the instrumented simulator:
-// launches, waiting, products, and traffic. bench/results/lstm-gpu-times.md derives its predictions
-// from the same figures.
+// launches, waiting, products, and traffic.
 #include <algorithm>
 #include <initializer_list>
 #include <map>

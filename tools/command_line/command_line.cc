@@ -334,6 +334,7 @@ void Command::require_command(const std::string& what) {
   commands_are_ = what;
 }
 
+void Command::hidden() { app_->group(""); }
 void Command::footer(const std::string& text) { app_->footer(text); }
 
 void Command::action(std::function<int()> run) { action_ = std::move(run); }

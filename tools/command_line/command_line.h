@@ -100,6 +100,8 @@ class Command {
 
   // One of its commands must be chosen; `what` says what they are: "a command".
   void require_command(const std::string& what);
+  // For other programs: no help lists it.
+  void hidden();
   // Ends the help.
   void footer(const std::string& text);
   // What the command does, once it is chosen and its line is right; returns the program's exit

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/ranks/child_process.h"
+#include "engine/parallel/child_process.h"
 
 namespace rondo {
 

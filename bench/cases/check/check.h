@@ -318,4 +318,9 @@ inline double live_bytes(int64_t rows, int64_t cols, DType dtype) {
 // {|got - want| <= tolerance} with NaN and inf as Tolerance says.
 bool matches(double got, double want, const Tolerance& tolerance);
 
+// Where outputs differ by more than `sides` times their tolerance: the first place and how many;
+// empty: nowhere. sides = 2 where both may be off by it, 1 where `want` is the reference's.
+std::string difference(const std::vector<Case::Output>& got, const std::vector<Case::Output>& want,
+                       double sides);
+
 }  // namespace rondo::check

@@ -106,33 +106,6 @@ struct Runner {
     return str(e.op, "/", e.label, " ", rondo::name_of(v.backend), ":", v.name);
   }
 
-  // Empty when equal; otherwise the first difference and the count.
-  std::string compare(const std::vector<Case::Output>& got, const std::vector<Case::Output>& want) {
-    if (got.size() != want.size()) return "different number of outputs";
-    for (size_t o = 0; o < got.size(); ++o) {
-      const auto& g = got[o];
-      const auto& w = want[o];
-      if (g.values.size() != w.values.size()) return str(g.name, ": different sizes");
-      // Either side may be off by it, unless one is the reference.
-      const double sides = options.against.empty() ? 1 : 2;
-      const Tolerance tolerance = {sides * w.tolerance.absolute, sides * w.tolerance.relative};
-      size_t bad = 0, first = 0;
-      for (size_t i = 0; i < g.values.size(); ++i) {
-        if (!matches(g.values[i], w.values[i], tolerance) && bad++ == 0) first = i;
-      }
-      if (bad) {
-        char text[256];
-        std::snprintf(text, sizeof text,
-                      "%s[%s]: %zu of %zu differ, first at %zu: got %.9g, want %.9g (allowed "
-                      "%.3g + %.3g x |want|)",
-                      g.name.c_str(), g.shape.c_str(), bad, g.values.size(), first, g.values[first],
-                      w.values[first], tolerance.absolute, tolerance.relative);
-        return text;
-      }
-    }
-    return {};
-  }
-
   // FNV-1a of the compared bytes, eight at a time: the same on every run of a deterministic kernel.
   static std::string digest(const std::vector<Case::Output>& outputs) {
     uint64_t hash = fnv1a_begin;
@@ -215,7 +188,8 @@ struct Runner {
         report(e, v, "skipped", "does not accept the arguments");
         return;
       }
-      std::string error = r.error.empty() ? compare(r.outputs, want) : r.error;
+      std::string error =
+          r.error.empty() ? difference(r.outputs, want, options.against.empty() ? 1 : 2) : r.error;
       if (error.empty() && !first.empty() && !is_peer(v.role)) {
         for (size_t o = 0; o < first.size(); ++o) {
           if (first[o].bytes != r.outputs[o].bytes) {
@@ -441,6 +415,30 @@ class CaseRun {
 };
 
 }  // namespace
+
+std::string difference(const std::vector<Case::Output>& got, const std::vector<Case::Output>& want,
+                       double sides) {
+  if (got.size() != want.size()) return "different number of outputs";
+  for (size_t o = 0; o < got.size(); ++o) {
+    const auto& g = got[o];
+    const auto& w = want[o];
+    if (g.values.size() != w.values.size()) return str(g.name, ": different sizes");
+    const Tolerance tolerance = {sides * w.tolerance.absolute, sides * w.tolerance.relative};
+    size_t bad = 0, first = 0;
+    for (size_t i = 0; i < g.values.size(); ++i) {
+      if (!matches(g.values[i], w.values[i], tolerance) && bad++ == 0) first = i;
+    }
+    if (bad == 0) continue;
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "%s[%s]: %zu of %zu differ, first at %zu: got %.9g, want %.9g (allowed "
+                  "%.3g + %.3g x |want|)",
+                  g.name.c_str(), g.shape.c_str(), bad, g.values.size(), first, g.values[first],
+                  w.values[first], tolerance.absolute, tolerance.relative);
+    return text;
+  }
+  return {};
+}
 
 std::string filter_without_cases(const Suite& suite, const Options& options) {
   for (const std::string& filter : options.filters) {

@@ -14,14 +14,6 @@ namespace {
 
 constexpr size_t first_weight = 3;  // of the forward node's inputs
 
-// Attribute "run": the directions to compute, when they are computed one at a time.
-LstmRun run_of(const Node& node) {
-  for (const auto& [key, item] : node.attributes.items()) {
-    if (key == "run") return static_cast<LstmRun>(std::get<int64_t>(item));
-  }
-  return LstmRun::both;
-}
-
 DType state_dtype(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
 
 std::vector<InferredValue> infer(const Graph& g, const Node& node) {
@@ -201,6 +193,14 @@ NodeWork work(const Graph& g, const Node& node, const BatchShape& batch) {
 
 }  // namespace
 
+// Attribute "run".
+LstmRun lstm_run_of(const Node& node) {
+  for (const auto& [key, item] : node.attributes.items()) {
+    if (key == "run") return static_cast<LstmRun>(std::get<int64_t>(item));
+  }
+  return LstmRun::both;
+}
+
 LstmDims lstm_dims_of(const Node& node) {
   LstmDims d;
   d.directions = static_cast<int>(node.attributes.integer("directions"));
@@ -229,7 +229,7 @@ LstmForwardArgs lstm_forward_args(const Binder& b, const Node& node) {
   a.gates = with_planes(b.output(node, 3), planes);
   a.cells = with_planes(b.output(node, 4), planes);
   if (a.dims.projection) a.hidden = with_planes(b.output(node, 5), planes);
-  a.run = run_of(node);
+  a.run = lstm_run_of(node);
   return a;
 }
 
@@ -250,7 +250,7 @@ LstmBackwardArgs lstm_backward_args(const Binder& b, const Node& node) {
   a.dx = b.output(node, 2);
   a.dh0 = with_planes(b.output(node, 3), planes);
   a.dc0 = with_planes(b.output(node, 4), planes);
-  a.run = run_of(node);
+  a.run = lstm_run_of(node);
   return a;
 }
 

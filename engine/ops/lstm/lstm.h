@@ -7,6 +7,8 @@
 namespace rondo {
 
 LstmDims lstm_dims_of(const Node& node);
+// The directions that it computes, where they are computed one at a time.
+LstmRun lstm_run_of(const Node& node);
 
 // The arguments of an `lstm` node and of an `lstm_backward` node, but for the workspace.
 LstmForwardArgs lstm_forward_args(const Binder& binder, const Node& node);

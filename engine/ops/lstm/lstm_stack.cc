@@ -98,9 +98,7 @@ bool may_be_layer(const Graph& g, const Kind& kind, const Node& node) {
   if (node.op != kind.layer_op || node.phase != kind.phase) return false;
   const LstmDims d = lstm_dims_of(node);
   const Shape& at = g.shape(node.inputs.at(kind.pass == LstmPhase::forward ? 0 : 1));
-  const bool is_whole = std::none_of(node.attributes.items().begin(), node.attributes.items().end(),
-                                     [](const auto& item) { return item.first == "run"; });
-  return is_whole && d.directions == 1 && d.projection == 0 &&
+  return lstm_run_of(node) == LstmRun::both && d.directions == 1 && d.projection == 0 &&
          g.levels.at(static_cast<size_t>(at.level)).column == 0 &&
          node.inputs.size() == kind.inputs && node.outputs.size() == kind.outputs;
 }

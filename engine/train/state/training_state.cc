@@ -48,33 +48,34 @@ bool TrainingState::choose_by(Metric metric) {
 }
 
 std::string TrainingState::to_json() const {
-  const Json j = Json::object({{"format", format_version},
-                               {"step", step},
-                               {"epoch", epoch},
-                               {"step_in_epoch", step_in_epoch},
-                               {"optimizer_steps", optimizer_steps},
-                               {"frames", frames},
-                               {"seconds", seconds},
-                               {"chosen_by", name_of(chosen_by)},
-                               {"chosen_by_since", chosen_by_since},
-                               {"best_metric", number(best_metric)},
-                               {"best_loss", number(best_loss)},
-                               {"best_cer", number(best_rates.cer)},
-                               {"best_wer", number(best_rates.wer)},
-                               {"best_error", number(best_rates.error)},
-                               {"progress_loss", number(progress_loss)},
-                               {"validations_without_progress", validations_without_progress},
-                               {"skipped_in_a_row", skipped_in_a_row},
-                               {"skipped", skipped},
-                               {"plateau_factor", plateau.factor},
-                               {"plateau_best", number(plateau.best)},
-                               {"plateau_best_loss", number(plateau.best_loss)},
-                               {"plateau_bad_validations", plateau.bad_validations},
-                               {"expected_steps", expected_steps},
-                               {"schedule_end", fall_end},
-                               {"placement", placement},
-                               {"validation_pending", validation_pending},
-                               {"data_content", data_hash}});
+  Json j = Json::object({{"format", format_version},
+                         {"step", step},
+                         {"epoch", epoch},
+                         {"step_in_epoch", step_in_epoch},
+                         {"optimizer_steps", optimizer_steps},
+                         {"frames", frames},
+                         {"seconds", seconds},
+                         {"chosen_by", name_of(chosen_by)},
+                         {"chosen_by_since", chosen_by_since},
+                         {"best_metric", number(best_metric)},
+                         {"best_loss", number(best_loss)},
+                         {"best_cer", number(best_rates.cer)},
+                         {"best_wer", number(best_rates.wer)},
+                         {"best_error", number(best_rates.error)},
+                         {"progress_loss", number(progress_loss)},
+                         {"validations_without_progress", validations_without_progress},
+                         {"skipped_in_a_row", skipped_in_a_row},
+                         {"skipped", skipped},
+                         {"plateau_factor", plateau.factor},
+                         {"plateau_best", number(plateau.best)},
+                         {"plateau_best_loss", number(plateau.best_loss)},
+                         {"plateau_bad_validations", plateau.bad_validations},
+                         {"expected_steps", expected_steps},
+                         {"schedule_end", fall_end},
+                         {"placement", placement},
+                         {"validation_pending", validation_pending},
+                         {"data_content", data_hash}});
+  if (!kernels.empty()) j["kernels"] = Json(kernels);
   return j.dump(2) + "\n";
 }
 
@@ -122,6 +123,7 @@ TrainingState TrainingState::from_json(std::string_view text, const std::string&
     if (j.contains("placement")) take("placement", s.placement);
     if (j.contains("validation_pending")) take("validation_pending", s.validation_pending);
     if (j.contains("data_content")) take("data_content", s.data_hash);
+    if (j.contains("kernels")) take("kernels", s.kernels);
   } catch (const JsonError& e) {
     fail_input(where, ": is not the state of a training run (", e.what(), ")");
   }

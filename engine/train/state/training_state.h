@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,7 @@ struct TrainingState {
   int64_t expected_steps = 0, fall_end = 0;
   std::string placement;   // layers per pipeline stage, "3,4"; empty without a pipeline
   uint64_t data_hash = 0;  // hash_of() the training data; 0: not known
+  std::map<std::string, std::string> kernels;  // that a trial chose: written() of engine/trial
 
   Score best() const { return {best_metric, best_loss}; }
 

@@ -35,5 +35,7 @@ void launch_cuda(const Context& context, const LaunchConfig& config, const void*
 // kernel was not compiled for it, the device cannot run that shape, or there is no device.
 int resident_clusters(const LaunchConfig& config, const void* kernel);
 int resident_blocks(const LaunchConfig& config, const void* kernel);
+// The first of these for clusters of so many blocks, of which a multiprocessor holds one.
+int resident_probe_clusters(unsigned blocks);
 
 }  // namespace rondo::detail

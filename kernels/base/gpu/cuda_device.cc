@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/base/gpu/cuda_check.h"
-#include "kernels/base/gpu/gpu_limits.h"
+#include "kernels/base/gpu/gpu_identity.h"
 #include "kernels/base/gpu/recent_launches.h"
 
 namespace rondo {
@@ -291,9 +291,14 @@ class CudaDevice final : public Device {
                CUDART_VERSION % 1000 / 10, ")");
   }
 
-  GpuLimits limits() const {
-    return {10 * properties_.major + properties_.minor, properties_.multiProcessorCount,
-            properties_.sharedMemPerBlockOptin};
+  std::string identity() const {
+    CUDA_CHECK(cudaSetDevice(index_));
+    int driver = 0;
+    CUDA_CHECK(cudaDriverGetVersion(&driver));
+    return str(properties_.name, ", sm_", properties_.major, properties_.minor, ", ",
+               properties_.multiProcessorCount,
+               " multiprocessors, clusters of 8: ", detail::resident_probe_clusters(8),
+               ", of 16: ", detail::resident_probe_clusters(16), ", driver ", driver);
   }
 
   void* allocate(size_t bytes, const char* purpose) override {
@@ -411,10 +416,9 @@ Device* cuda_device(int index, std::string* why) {
   return device.get();
 }
 
-GpuLimits gpu_limits(const Device& device) {
-  RONDO_CHECK(device.kind() == DeviceKind::cuda,
-              "the limits of a GPU asked of a device that is none");
-  return static_cast<const CudaDevice&>(device).limits();
+std::string gpu_identity(const Device& device) {
+  RONDO_CHECK(device.kind() == DeviceKind::cuda, "the identity of a GPU asked of another device");
+  return static_cast<const CudaDevice&>(device).identity();
 }
 
 }  // namespace rondo

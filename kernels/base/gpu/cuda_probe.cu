@@ -2,6 +2,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/gpu/cuda_check.h"
+#include "kernels/base/gpu/launch.h"
 
 namespace rondo::detail {
 
@@ -17,6 +18,16 @@ bool has_code_for_current_gpu() {
   }
   CUDA_CHECK(error);
   return true;
+}
+
+int resident_probe_clusters(unsigned blocks) {
+  LaunchConfig c;
+  c.kernel = "cuda_probe";
+  c.grid = {blocks};
+  c.block = {128};
+  c.cluster = blocks;
+  c.shared_bytes = 128 * 1024;  // so that a multiprocessor takes one block
+  return resident_clusters(c, reinterpret_cast<const void*>(cuda_probe));
 }
 
 }  // namespace rondo::detail

@@ -11,8 +11,8 @@
 //
 // Registers cannot hold what is on its way. A multiprocessor's warp has six scoreboards for all its
 // loads, and whatever lives from one turn of a loop to the next may be copied from register to
-// register at its end: either way a load is waited for soon after it has begun, some 200 cycles
-// that nobody hides. Copies into shared memory (cp.async) are waited for in groups.
+// register at its end: either way a load is waited for soon after it has begun, which nobody
+// hides. Copies into shared memory (cp.async) are waited for in groups.
 // For the *.cu files of kernels/ctc alone.
 #pragma once
 

@@ -6,8 +6,6 @@
 #include "kernels/base/error.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
-#include "kernels/lstm/lstm_prediction.h"
-#include "kernels/lstm/lstm_proven.h"
 #include "kernels/lstm/stack/lstm_stack_impl.h"
 #include "kernels/lstm/stack/lstm_wavefront.h"
 
@@ -97,24 +95,21 @@ size_t lstm_stack_workspace_bytes(const Context& context, LstmPhase phase,
   return bytes;
 }
 
-// On the simulator `wavefront` is there to be asked for.
-#define RONDO_LAYERS(Args, stem, backend) \
-  variant<Args, stem##_layers>("layers", backend, Role::standard, gpu_layers_accept<Args>)
-#define RONDO_SIM_STACK(Args, stem)                                                 \
-  variant<Args, stem##_ref>("ref", Backend::ref),                                   \
-      variant<Args, stem##_layers>("layers", Backend::cpu),                         \
-      RONDO_LAYERS(Args, stem, Backend::sim),                                       \
-      RONDO_SIM_VARIANT(Args, lstm_##stem##_wavefront, "wavefront", Role::standard, \
-                        sim::lstm_##stem##_wavefront_accepts)
+// `wavefront` is there to be asked for.
+#define RONDO_STACK_ON(BACKEND, space, backend, Args, stem)                                 \
+  variant<Args, stem##_layers>("layers", backend, Role::standard, gpu_layers_accept<Args>), \
+      BACKEND(Args, lstm_##stem##_wavefront, "wavefront", Role::named,                      \
+              space::lstm_##stem##_wavefront_accepts)
+#define RONDO_CPU_STACK(Args, stem)               \
+  variant<Args, stem##_ref>("ref", Backend::ref), \
+      variant<Args, stem##_layers>("layers", Backend::cpu)
 #ifdef RONDO_WITH_CUDA
-#define RONDO_STACK(Args, stem)                                                         \
-  RONDO_SIM_STACK(Args, stem),                                                          \
-      RONDO_CUDA_VARIANT(Args, lstm_##stem##_wavefront, "wavefront",                    \
-                         lstm_##stem##_wavefront_proven ? Role::standard : Role::named, \
-                         cuda::lstm_##stem##_wavefront_accepts),                        \
-      RONDO_LAYERS(Args, stem, Backend::cuda)
+#define RONDO_STACK(Args, stem)                                                                  \
+  RONDO_CPU_STACK(Args, stem), RONDO_STACK_ON(RONDO_SIM_VARIANT, sim, Backend::sim, Args, stem), \
+      RONDO_STACK_ON(RONDO_CUDA_VARIANT, cuda, Backend::cuda, Args, stem)
 #else
-#define RONDO_STACK(Args, stem) RONDO_SIM_STACK(Args, stem)
+#define RONDO_STACK(Args, stem) \
+  RONDO_CPU_STACK(Args, stem), RONDO_STACK_ON(RONDO_SIM_VARIANT, sim, Backend::sim, Args, stem)
 #endif
 
 std::span<const Variant> lstm_stack_forward_variants() {
@@ -125,43 +120,6 @@ std::span<const Variant> lstm_stack_forward_variants() {
 std::span<const Variant> lstm_stack_backward_variants() {
   static constexpr Variant list[] = {RONDO_STACK(LstmStackBackwardArgs, stack_backward)};
   return list;
-}
-
-namespace {
-
-template <LstmPhase phase, class Args>
-std::string_view choose([[maybe_unused]] const Context& context, [[maybe_unused]] const void* args,
-                        [[maybe_unused]] const MayRun& may_run) {
-#ifdef RONDO_WITH_CUDA
-  if (context.backend == Backend::cuda && args != nullptr) {
-    const auto& a = *static_cast<const Args*>(args);
-    const auto& lowest = a.layers.front();
-    const LstmWavefront w = lstm_wavefront(a);
-    const LstmStackShape shape = {phase,         w.layers,
-                                  w.hidden,      lowest.layout.capacity.frames,
-                                  w.sequences,   lstm_compute_dtype(lowest),
-                                  w.chunk_frames};
-    // What the layers would run one by one.
-    const auto any = [&](std::string_view name) {
-      return name == select_variant(context, std::decay_t<decltype(lowest)>::op, &lowest).name;
-    };
-    const bool quicker =
-        lstm_stack_predicted(shape, gpu_limits(*context.device), any).is_quicker_at_once();
-    return quicker && may_run("wavefront") ? "wavefront" : "layers";
-  }
-#endif
-  return {};
-}
-
-}  // namespace
-
-std::string_view choose_lstm_stack_forward(const Context& context, const void* args,
-                                           const MayRun& may_run) {
-  return choose<LstmPhase::forward, LstmStackForwardArgs>(context, args, may_run);
-}
-std::string_view choose_lstm_stack_backward(const Context& context, const void* args,
-                                            const MayRun& may_run) {
-  return choose<LstmPhase::backward, LstmStackBackwardArgs>(context, args, may_run);
 }
 
 bool lstm_stack_layers_at_once(const Variant& variant) {

@@ -47,13 +47,6 @@ size_t lstm_stack_workspace_bytes(const Context& context, LstmPhase phase,
 std::span<const Variant> lstm_stack_forward_variants();
 std::span<const Variant> lstm_stack_backward_variants();
 
-// As the ops choose (Chooser in kernels/base/dispatch.h): on GPUs what is predicted to be quicker,
-// elsewhere and for calls without arguments nothing.
-std::string_view choose_lstm_stack_forward(const Context& context, const void* args,
-                                           const MayRun& may_run);
-std::string_view choose_lstm_stack_backward(const Context& context, const void* args,
-                                            const MayRun& may_run);
-
 // Whether a variant of these lists runs layers at once.
 bool lstm_stack_layers_at_once(const Variant& variant);
 

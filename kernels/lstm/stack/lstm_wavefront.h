@@ -12,7 +12,6 @@
 // why rows are copied to where products can be told to find them.
 #pragma once
 
-#include "kernels/base/gpu/gpu_limits.h"
 #include "kernels/lstm/stack/lstm_stack.h"
 
 namespace rondo {

@@ -1,4 +1,4 @@
-// Processes that `rondo launch` starts and watches.
+// A process that another one starts and watches: a rank of `rondo launch`, a trial of kernels.
 #pragma once
 
 #include <sys/types.h>
@@ -29,9 +29,11 @@ std::string describe(const ChildStatus& status);
 // InputError.
 class ChildProcess {
  public:
-  // The program of this process itself. `environment`: "NAME=value", the whole of it.
+  // The file of this process's own program.
+  static constexpr const char* itself = "/proc/self/exe";
+  // `environment`: "NAME=value", the whole of it.
   ChildProcess(const std::vector<std::string>& arguments,
-               const std::vector<std::string>& environment);
+               const std::vector<std::string>& environment, const std::string& program = itself);
   // Kills it if it still runs.
   ~ChildProcess();
   ChildProcess(ChildProcess&& other) noexcept;

@@ -1,4 +1,4 @@
-#include "tools/ranks/child_process.h"
+#include "engine/parallel/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -44,7 +44,8 @@ std::string describe(const ChildStatus& status) {
 }
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
-                           const std::vector<std::string>& environment) {
+                           const std::vector<std::string>& environment,
+                           const std::string& program) {
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail_input("cannot make a pipe: ", std::strerror(errno));
@@ -66,7 +67,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
     ::dup2(nothing, 0);
     ::dup2(ends[1], 2);
     blocked.end_in_child();
-    ::execve("/proc/self/exe", argv.data(), envp.data());
+    ::execve(program.c_str(), argv.data(), envp.data());
     ::_exit(127);
   }
   killed_if_stopped_.emplace(pid_);

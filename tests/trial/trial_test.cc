@@ -1,0 +1,226 @@
+// Trials of kernels (engine/trial): a helper with planted variants, what is kept, what is chosen.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/trial/trial.h"
+#include "kernels/base/error.h"
+#include "kernels/lstm/lstm.h"
+#include "tests/catch.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+
+namespace {
+
+const TriedCalls small{"lstm_forward", "f32 h5 d1 n2"}, other{"lstm_backward", "f32 h5 d1 n2"};
+
+TrialSettings planted() {
+  TrialSettings s;
+  s.helper = std::getenv("RONDO_PLANTED_HELPER");
+  s.arguments = {"planted", "try-kernels"};
+  s.patience = std::chrono::milliseconds(3000);
+  s.longest = std::chrono::minutes(5);
+  return s;
+}
+
+TrialRow row(const TriedCalls& calls, const std::string& variant, double us,
+             TrialRow::Outcome outcome = TrialRow::right) {
+  return {calls, variant, outcome, us, outcome == TrialRow::right ? "" : "why"};
+}
+
+}  // namespace
+
+TEST_CASE("a trial finds the variants that are wrong, and goes on behind those that never end") {
+  std::string trouble;
+  const auto rows = run_trials(DeviceKind::sim, {small, other}, planted(), &trouble);
+  CHECK(trouble.empty());
+  std::map<std::string, TrialRow> found;
+  size_t backward = 0;
+  for (const TrialRow& r : rows) {
+    if (r.calls == other) ++backward;
+    if (r.calls != small) continue;
+    INFO(r.variant << " is told twice");
+    CHECK(found.emplace(r.variant, r).second);
+  }
+  CHECK(rows.front().variant == "portable");
+  const auto is = [&](const std::string& variant, TrialRow::Outcome outcome,
+                      const std::string& why) {
+    INFO(variant << ": " << name_of(found[variant].outcome) << ", " << found[variant].why);
+    CHECK(found[variant].outcome == outcome);
+    CHECK(found[variant].why.find(why) != std::string::npos);
+    CHECK((found[variant].us > 0) == (outcome == TrialRow::right));
+  };
+  for (const std::string variant :
+       {"portable", "fused", "cluster", "cluster_split", "grid", "slow", "quick"}) {
+    is(variant, TrialRow::right, "");
+  }
+  is("grid_cluster", TrialRow::declines, "");  // bf16 alone
+  is("declines", TrialRow::declines, "");
+  is("wrong", TrialRow::wrong, "1 of");
+  is("not_a_number", TrialRow::wrong, "nan");
+  is("wrong_later", TrialRow::wrong, "1 of");
+  is("out_of_bounds", TrialRow::wrong, "");
+  is("other_bits", TrialRow::wrong, "y: other bits in a second run");
+  is("traps", TrialRow::ended, "SIGABRT");
+  is("never_ends", TrialRow::ended, "did not end within 3000 ms");
+  CHECK(backward >= 5);
+
+  TrialTable table;
+  table.add(rows);
+  CHECK(chosen_of(table, small) == "quick");
+}
+
+TEST_CASE("where the first variant is not right nothing is tried against it") {
+  TrialTable table;
+  table.add({row(small, "portable", 0, TrialRow::wrong)});
+  CHECK(table.knows(small));
+  CHECK(chosen_of(table, small).empty());
+  CHECK(choices_of(table, Backend::sim).empty());
+  CHECK(line_of(table, small) ==
+        "lstm_forward f32 h5 d1 n2: no variant is right (portable wrong: why)");
+}
+
+TEST_CASE("noise chooses nothing: another variant is to be quicker by 15 percent") {
+  TrialTable table;
+  table.add({row(small, "portable", 11.5), row(small, "grid", 10.01), row(other, "portable", 11.5),
+             row(other, "grid", 10), row(other, "fused", 1, TrialRow::wrong)});
+  CHECK(chosen_of(table, small) == "portable");
+  CHECK(chosen_of(table, other) == "grid");
+  CHECK(line_of(table, other) ==
+        "lstm_backward f32 h5 d1 n2: grid, 10.0 us a time step "
+        "(portable 11.5, fused wrong: why)");
+  // A trial that is repeated replaces what it repeats, and no more.
+  table.add({row(small, "portable", 3)});
+  CHECK(chosen_of(table, small) == "portable");
+  CHECK(chosen_of(table, other) == "grid");
+  CHECK(table.rows.size() == 4);
+}
+
+TEST_CASE("a run that goes on keeps its kernels where they are right") {
+  const Choice forward{Backend::sim, small.op, small.call_class, "grid"};
+  const Choice backward{Backend::sim, other.op, other.call_class, "fused"};
+  const std::map<std::string, std::string> text = {{"sim lstm_forward/f32 h5 d1 n2", "grid"},
+                                                   {"sim lstm_backward/f32 h5 d1 n2", "fused"}};
+  CHECK(written({forward, backward}) == text);
+  CHECK(choices_written(text) == std::vector<Choice>{backward, forward});
+  CHECK(choices_written({{"", "v"}, {"sim", "v"}, {"cpu a/b", "v"}, {"sim/a b", "v"}}).empty());
+
+  TrialTable table;  // by which portable is the quickest of both
+  table.add({row(small, "portable", 1), row(small, "grid", 2), row(other, "portable", 1)});
+  std::vector<std::string> changed;
+  const auto after = [&](const std::vector<Choice>& before) {
+    changed.clear();
+    return written(choices_after(before, table, Backend::sim, &changed));
+  };
+  const std::string forward_calls = "sim lstm_forward/f32 h5 d1 n2";
+  const std::string backward_calls = "sim lstm_backward/f32 h5 d1 n2";
+  CHECK(after({}) == std::map<std::string, std::string>{{forward_calls, "portable"},
+                                                        {backward_calls, "portable"}});
+  CHECK(after({forward})[forward_calls] == "grid");
+  CHECK(changed.empty());
+  CHECK(after({backward})[backward_calls] == "portable");
+  REQUIRE(changed.size() == 1);
+  CHECK(changed[0] ==
+        "lstm_backward f32 h5 d1 n2 was computed by fused, which is not right here, "
+        "and is now by portable");
+  // Of calls that were not tried here nothing is known against it; another device's do not count.
+  Choice unknown = forward;
+  unknown.call_class = "f32 h5 d1 n4";
+  CHECK(after({unknown})["sim lstm_forward/f32 h5 d1 n4"] == "grid");
+  unknown.backend = Backend::cuda;
+  CHECK(after({unknown}).size() == 2);
+  CHECK(changed.empty());
+}
+
+TEST_CASE("a helper that is none, or ends with a sentence, leaves the kernels untried") {
+  std::string trouble;
+  TrialSettings settings = planted();
+  settings.helper = "/nowhere/helper";
+  CHECK(run_trials(DeviceKind::sim, {small}, settings, &trouble).empty());
+  CHECK(trouble.find("ended with exit code 127") != std::string::npos);
+  CHECK(
+      run_trials(DeviceKind::sim, {{"lstm_forward", "f32 h0 d1 n2"}}, planted(), &trouble).empty());
+  INFO(trouble);
+  CHECK(trouble.find("f32 h0 d1 n2") != std::string::npos);
+  settings = planted();
+  settings.longest = std::chrono::milliseconds(1);
+  CHECK(run_trials(DeviceKind::sim, {small}, settings, &trouble).size() <= 1);
+  CHECK(trouble.find("not all kernels were tried") != std::string::npos);
+}
+
+TEST_CASE("the cache is read back, and a file that is none counts as none") {
+  const TemporaryFolder home;
+  ::setenv("XDG_CACHE_HOME", home.path("").c_str(), 1);
+  TrialTable table = read_trial_cache("a device");
+  CHECK(table.device == "a device");
+  CHECK(table.rows.empty());
+  table.add({row(small, "portable", 1.25), row(small, "grid", 0, TrialRow::ended)});
+  REQUIRE(write_trial_cache(table).empty());
+  CHECK(read_trial_cache("a device").rows == table.rows);
+  CHECK(read_trial_cache("another device").rows.empty());
+  const std::string whole = to_json(table);
+  for (const std::string& text :
+       {std::string(), std::string("{"), whole.substr(0, whole.size() / 2),
+        std::string("{\"trials\":2,\"device\":\"a device\",\"rows\":[]}"),
+        to_json({"another device", table.rows})}) {
+    std::ofstream(trial_cache("a device")) << text;
+    INFO(text);
+    CHECK(read_trial_cache("a device").rows.empty());
+  }
+  // A folder where a file should be.
+  ::setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+  CHECK_FALSE(write_trial_cache(table).empty());
+  ::unsetenv("XDG_CACHE_HOME");
+  ::setenv("HOME", home.path("").c_str(), 1);
+  CHECK(trial_cache("a device").string().starts_with(home.path("") + ".cache/rondo/"));
+}
+
+TEST_CASE("a table that is no table is refused by what is wrong with it") {
+  const auto wrong = [](const std::string& row_text) {
+    const std::string text = "{\"trials\":1,\"device\":\"d\",\"rows\":[" + row_text + "]}";
+    try {
+      (void)trial_table_from_json(text, "file");
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  const std::string begin = "{\"op\":\"o\",\"calls\":\"c\",\"variant\":\"v\",\"outcome\":";
+  CHECK(wrong(begin + "\"right\",\"us\":1.5,\"why\":\"\"}") == "taken");
+  CHECK(wrong(begin + "\"right\",\"us\":0,\"why\":\"\"}").starts_with("file: "));
+  CHECK(wrong(begin + "\"fine\",\"us\":1,\"why\":\"\"}").find("fine") != std::string::npos);
+  CHECK(wrong("{}").find("op") != std::string::npos);
+  CHECK(wrong("7").starts_with("file: "));
+}
+
+TEST_CASE("what was chosen runs where it takes the call, and a preference comes first") {
+  LstmForwardArgs args;
+  args.dims = {1, 4, 8, 0};
+  args.layout.capacity = {8, 4, 3};
+  args.x.dtype = DType::f32;
+  Stream stream = require_device(DeviceKind::sim).make_stream();
+  const Context context = {Backend::sim, &require_device(DeviceKind::sim), &stream, nullptr};
+  const auto runs = [&] { return std::string(select_variant(context, args.op, &args).name); };
+  CHECK(runs() == "portable");
+  set_choices({{Backend::sim, "lstm_forward", "f32 h8 d1 n4", "grid"}});
+  CHECK(runs() == "grid");
+  args.layout.capacity.sequences = 5;  // another class
+  CHECK(runs() == "portable");
+  args.layout.capacity.sequences = 4;
+  args.run = LstmRun::first;  // is not tried
+  CHECK(runs() == "portable");
+  args.run = LstmRun::both;
+  prefer_variant("lstm_forward", "fused");
+  CHECK(runs() == "fused");
+  prefer_variant("lstm_forward", "");
+  CHECK(runs() == "grid");
+  set_choices({{Backend::sim, "lstm_forward", "f32 h8 d1 n4", "grid_cluster"}});
+  CHECK(runs() == "portable");  // bf16 alone is for it
+  set_choices({{Backend::cuda, "lstm_forward", "f32 h8 d1 n4", "grid"}});
+  CHECK(runs() == "portable");
+  set_choices({});
+}
