@@ -1,4 +1,4 @@
-"""What tools/cuda/budget makes of the compiler's words, ctc_times and lstm_times of machine code. Needs no nvcc."""
+"""What tools/cuda/budget makes of the compiler's words. Needs no nvcc."""
 
 import importlib.machinery
 import importlib.util
@@ -12,7 +12,6 @@ ROOT = pathlib.Path(sys.argv.pop(1))
 sys.path.insert(0, str(ROOT / "tools" / "cuda"))
 sys.dont_write_bytecode = True
 import nvcc as cuda  # noqa: E402
-import sass  # noqa: E402
 
 
 def load(path):
@@ -23,8 +22,6 @@ def load(path):
 
 
 budget = load(ROOT / "tools" / "cuda" / "budget")
-ctc_times = load(ROOT / "tools" / "cuda" / "ctc_times")
-lstm_times = load(ROOT / "tools" / "cuda" / "lstm_times")
 
 PTXAS = """\
 ptxas info    : 0 bytes gmem
@@ -174,138 +171,6 @@ class Comparing(unittest.TestCase):
         self.assertIn("stored are none", budget.compare_instructions({}, counts, "90a")[0])
         self.assertIn("of no such kernel",
                       budget.compare_instructions({name: {"mma": 8}}, {}, "90a")[0])
-
-
-def lattice(*loops):
-    """Machine code of one loop after another: (opcode that tells the role, instructions), each of one cycle."""
-    code = []
-    for opcode, count in loops:
-        first = 16 * len(code)
-        for text in [f"{opcode} R1, R2", *["IMAD R1, R2, R3"] * (count - 3), "BAR.SYNC 0x0", f"@P0 BRA 0x{first:x}"]:
-            code.append(sass.Instruction(16 * len(code), text))
-    return code
-
-
-class Cycles(unittest.TestCase):
-    def test_a_turn_waits_for_its_scoreboards(self):
-        load = sass.Instruction(0, "LDS R1, [R2]", writes=0)
-        use = sass.Instruction(16, "FADD R1, R1, R3", stall=4, waits=1)
-        self.assertEqual(sass.cycles([load, use]), sass.LATENCY["LDS"] + 4)
-        use.waits = 2  # another scoreboard
-        self.assertEqual(sass.cycles([load, use]), 1 + 4)
-
-    def test_jumps_into_the_midst_of_a_loop_are_no_loops(self):
-        code = lattice(("FMNMX", 50))
-        code += [sass.Instruction(800, "EXIT"), sass.Instruction(816, "BRA 0x40")]  # for lanes that have diverged
-        self.assertEqual([(number, len(turn)) for number, turn in sass.turns(code)], [(0, 50)])
-
-
-class CtcTimes(unittest.TestCase):
-    FIRST = [("FMNMX", 80), ("MOV", 48), ("LDGSTS", 40)] * 2
-    SECOND = [("FMNMX", 88), ("FADD", 40), ("LDGSTS", 40)] * 2
-
-    def test_tiles(self):
-        for labels, pairs, walkers, stages in [(0, 1, 1, True), (31, 1, 1, True), (32, 2, 1, True), (63, 2, 1, True),
-                                               (64, 4, 1, True), (127, 4, 1, True), (128, 4, 2, True),
-                                               (255, 4, 2, True), (256, 4, 3, True), (511, 4, 4, True),
-                                               (512, 4, 5, True), (1023, 4, 8, True)]:
-            self.assertEqual(ctc_times.tiling(labels), ctc_times.Tiling(pairs, walkers, stages), labels)
-        self.assertFalse(ctc_times.tiling(128, stages=False).stages)
-        self.assertEqual([ctc_times.tiling(labels).blocks for labels in (127, 511, 512, 1023)], [1, 1, 2, 2])
-        self.assertEqual(ctc_times.tiling(1023, stages=False).blocks, 1)
-        self.assertTrue(ctc_times.tiling(127, stages=False).stages)
-
-    def test_tiles_are_those_of_the_kernels(self):
-        header = (ROOT / "kernels" / "ctc" / "ctc_gpu.h").read_text()
-        for line in ("if (pairs <= 32) return {1, 1, 1};", "if (pairs <= 64) return {2, 1, 1};",
-                     "return {4, (pairs + 127) / 128, 1};", "return pairs == 1 ? 7 : pairs == 2 ? 6 : 8;"):
-            self.assertIn(line, header)
-        self.assertIn(f"ctc_staged_warps = {ctc_times.STAGES};", header)
-        strips = (ROOT / "kernels" / "ctc" / "gpu" / "ctc_strips_gpu.h").read_text()
-        self.assertIn(f"strip_spans = {ctc_times.SPANS}, strip_launches = strip_spans + 1;", strips)
-
-    def test_ticks_that_are_unrolled_by_two_are_two(self):
-        code = [sass.Instruction(16 * i, text) for i, text in
-                enumerate(["LDGSTS R1, R2", *["IMAD R1, R2, R3"] * 98, "BAR.SYNC 0x0"] * 2 + ["@P0 BRA 0x0"])]
-        self.assertEqual([(t.role, t.instructions) for t in ctc_times.ticks(code)], [("loader", 100.5)])
-
-    def test_a_walker_or_the_scheduler_of_its_helpers_bounds_a_tick(self):
-        p = ctc_times.predict({"lattice<4, 1, StoredEmissions>": lattice(*self.FIRST, *self.SECOND)}, 100, 1000, 1)
-        # Chunks have 8 frames. 48 + 40 instructions of an ender and a loader that share a scheduler, then 88 of a walker.
-        self.assertEqual((p.per_frame, p.bound), ([11, 11], ["issue", "walker"]))
-        self.assertAlmostEqual(p.microseconds, 2 * (63 + 1) * 88 / 1e3)
-
-    def test_each_further_walker_starts_a_tick_later(self):
-        functions = {f"lattice_half<4, true, (Half){half}>": lattice(*loops)
-                     for half, loops in enumerate((self.FIRST, self.SECOND))}
-        p = ctc_times.predict(functions, 511, 1000, 1)
-        # With four walkers a scheduler has one of each role.
-        self.assertEqual((p.per_frame, p.bound), ([21, 21], ["issue", "issue"]))
-        self.assertAlmostEqual(p.microseconds, 2 * (63 + 3 + 1) * 168 / 1e3)
-
-    def test_two_blocks_follow_each_other_by_launches(self):
-        functions = {f"lattice_strips<(Half){half}>": lattice(*loops)
-                     for half, loops in enumerate((self.FIRST, self.SECOND))}
-        p = ctc_times.predict(functions, 1000, 1000, 1)
-        # Four launches of a third of the 63 chunks; a block has four walkers as above.
-        self.assertEqual((p.per_frame, p.bound), ([21, 21], ["issue", "issue"]))
-        self.assertAlmostEqual(p.microseconds, 2 * 4 * (21 + 3 + 1) * 168 / 1e3)
-
-    def test_code_of_another_shape_is_refused(self):
-        for loops in (self.FIRST, self.SECOND + self.FIRST, self.FIRST + self.SECOND[1:]):
-            with self.assertRaises(ctc_times.Unexpected):
-                ctc_times.predict({"lattice<4, 1, StoredEmissions>": lattice(*loops)}, 100, 1000, 1)
-        with self.assertRaises(ctc_times.Unexpected):
-            ctc_times.predict({}, 100, 1000, 1)
-
-
-class LstmTimes(unittest.TestCase):
-    @staticmethod
-    def step(between, instructions=100):
-        """A loop of one-cycle instructions with so many between arrival and wait."""
-        texts = ["UCGABAR_ARV", *["IMAD R1, R2, R3"] * between, "UCGABAR_WAIT"]
-        texts += ["IMAD R1, R2, R3"] * (instructions - len(texts) - 1) + ["@P0 BRA 0x0"]
-        return [sass.Instruction(16 * i, text) for i, text in enumerate(texts)]
-
-    def rows(self, split, between, instructions=100):
-        name = f"cluster_forward<float, 4, 2, (cluster::Barrier){split}>"
-        return lstm_times.cluster_rows({name: self.step(between, instructions), "other": []})
-
-    def test_a_barrier_costs_what_is_not_done_meanwhile(self):
-        self.assertEqual(self.rows(1, 0), [("forward", "float", True, 128, 16, 100 + 269)])
-        self.assertEqual(self.rows(1, 40), [("forward", "float", True, 128, 16, 100 + 229)])
-        self.assertEqual(self.rows(1, 300, 400), [("forward", "float", True, 128, 16, 400)])
-        # A barrier that is waited for where it is arrived at costs all of it.
-        self.assertEqual(self.rows(0, 0), [("forward", "float", False, 128, 16, 100 + lstm_times.BARRIER)])
-
-    def test_a_step_with_two_barriers_or_none_is_refused(self):
-        name = "cluster_forward<float, 4, 2, (cluster::Barrier)1>"
-        twice = self.step(1)[:-2] + self.step(1)
-        for i, x in enumerate(twice):
-            x.address = 16 * i
-        for code in (lattice(("MOV", 60)), twice):
-            with self.assertRaises(lstm_times.Unexpected):
-                lstm_times.cluster_rows({name: code})
-        with self.assertRaises(lstm_times.Unexpected):
-            lstm_times.cluster_rows({"cluster_sideways": self.step(1)})
-
-    def test_a_tile_of_fused_has_as_many_turns_of_each_loop_as_a_thread_has_numbers(self):
-        inner = lattice(("LDG", 10), ("LDG", 20), ("FFMA", 30))
-        outer = [sass.Instruction(0, "MOV R1, R2")]
-        for x in inner:
-            outer.append(sass.Instruction(x.address + 16, x.text if x.target is None else f"@P0 BRA 0x{x.target + 16:x}"))
-        outer.append(sass.Instruction(16 * len(outer), "@P1 BRA 0x0"))
-        functions = {f"{phase}_step<{dtype}>": outer for phase in ("forward", "backward") for dtype in ("bf16", "float")}
-        self.assertEqual({row[2] for row in lstm_times.fused_rows(functions)}, {10 + 4 * 20 + 8 * 30})
-        functions["forward_step<bf16>"] = lattice(("LDG", 10), ("FFMA", 20), ("LDG", 30), ("FFMA", 30))
-        with self.assertRaises(lstm_times.Unexpected):
-            lstm_times.fused_rows(functions)
-
-    def test_the_shapes_are_those_of_the_kernels(self):
-        header = (ROOT / "kernels/lstm/gpu/lstm_cluster.h").read_text()
-        self.assertIn(f"block_cells = {lstm_times.CLUSTER_BLOCK}, tile_sequences = {lstm_times.TILE_SEQUENCES};", header)
-        fused = (ROOT / "kernels/lstm/gpu/lstm_fused.cu").read_text()
-        self.assertIn("tile_rows = 16, tile_columns = 64, tile_cells = 16, tile_depth = 32;", fused)
 
 
 if __name__ == "__main__":
