@@ -17,9 +17,6 @@
 #include "kernels/simt/instrument/instrument.h"
 #endif
 
-// A JSON object, which the build has tools/gpu/proofs.py write.
-extern const char* const compiled_kernel_sources;
-
 namespace {
 
 // Exit statuses, beside 0 for success, 1 when a kernel failed, 77 when there is no GPU.
@@ -161,11 +158,8 @@ int main(int argc, char** argv) {
                  "a file that must say what launches ask for of shared memory; -: print it")
       .type_name("FILE");
 #endif
-  bool devices = false, sources = false;
+  bool devices = false;
   app.add_flag("--devices", devices, "list the devices of this machine, run nothing");
-  app.add_flag(
-      "--sources", sources,
-      "print the hashes of the GPU kernels' sources that this was compiled from, run nothing");
   app.footer("Example:  checkop lstm --bench --json");
   try {
     if (!app.parse(argc, argv)) return 0;
@@ -178,10 +172,6 @@ int main(int argc, char** argv) {
   }
   if (options.bench && !app.has("--threads")) options.threads = {rondo::usable_cpus()};
   try {
-    if (sources) {
-      std::puts(compiled_kernel_sources);
-      return 0;
-    }
     if (devices) {
       list_devices(options.json);
       return 0;

@@ -8,8 +8,6 @@ runs = here / "runs"
 if "--devices" in sys.argv:
     print(json.dumps({"kind": "cpu", "available": True, "detail": "cpu"}))
     print(json.dumps({"kind": "cuda", "available": GPU, "detail": "Made-up H1 (cuda:0)" if GPU else "no driver"}))
-elif "--sources" in sys.argv:
-    print(json.dumps(SOURCES))
 elif "--list" in sys.argv and "--json" in sys.argv:
     for op, case, variant in (("a", "b/1", "fast"), ("a", "b/2", "fast"), ("c", "d", "slow")):
         print(json.dumps({"op": op, "case": case, "variant": variant, "timed": True, "host_bytes": 100}))

@@ -15,7 +15,6 @@ from gpu_check_support import REAL_CHECKOP
 # Of tools/gpu.
 import figures
 import places
-import proofs
 import sections
 import training_task
 
@@ -44,12 +43,17 @@ class Pieces(unittest.TestCase):
                                                                     if n.startswith("ctc/")])
         self.assertEqual(self.list("--op", "ct")[0], 2)
 
-    def test_the_kernels_that_wait_for_a_result_run_twice_before_any_other(self):
-        found = {n.partition(" ")[0].partition("/")[0] + "/" + n.rpartition(":")[2]
-                 for n in self.list("--op", ",".join(sections.LSTM_OPS + sections.STACK_OPS))[1]}
-        self.assertEqual(set(proofs.KERNELS) - found, set())
+    # The LSTM's kernels that stay for many steps, and poll.
+    PERSISTENT = {f"lstm_{way}/{variant}" for way in ("forward", "backward")
+                  for variant in ("cluster", "cluster_split", "grid_cluster", "grid")}
+    PERSISTENT |= {"lstm_stack_forward/wavefront", "lstm_stack_backward/wavefront"}
+
+    def test_the_persistent_kernels_run_twice_before_any_other(self):
+        found = {n.partition("/")[0] + "/" + n.rpartition(":")[2]
+                 for n in self.list("--op", ",".join(self.check().ops_of("lstm_twice")))[1]}
+        self.assertEqual(self.PERSISTENT - found, set())
         order = list(sections.COMMANDS["prove"])
-        self.assertLess(max(map(order.index, proofs.SECTIONS)), min(order.index("ctc_twice"), order.index("digits")))
+        self.assertLess(max(map(order.index, ("lstm_twice", "full_size"))), min(order.index("ctc_twice"), order.index("digits")))
 
     def test_the_parts_of_checkop_make_a_whole(self):
         whole = self.list("pool/", "cast/")[1]
@@ -67,10 +71,11 @@ class Pieces(unittest.TestCase):
         self.assertEqual({name.partition("/")[0] for name in named}, ops)
         self.assertEqual({n for n in every if "/bench" in n or "/peers" in n} - set(named), set())
 
-    def test_the_kernels_that_wait_for_a_result_run_at_full_size(self):
-        rows = self.list("--against", sections.TRUSTED, *sections.FULL_SIZE)[1]
+    def test_the_persistent_kernels_run_at_full_size(self):
+        # An option of several words takes all that follow it: patterns come first.
+        rows = self.list(*sections.FULL_SIZE, "--op", ",".join(sections.LSTM_OPS + sections.STACK_OPS), "--against", sections.TRUSTED)[1]
         found = {f"{r.partition('/')[0]}/{r.rpartition(':')[2]}" for r in rows}
-        self.assertEqual(set(proofs.KERNELS) - found, set())
+        self.assertEqual(self.PERSISTENT - found, set())
 
     def test_the_cases_that_are_named_exist(self):
         for pattern in sections.SANITIZED + sections.PROFILED:

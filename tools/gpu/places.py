@@ -5,7 +5,6 @@ one folder, beside the script, with the shared libraries that the programs need.
 """
 
 import glob
-import json
 import os
 import pathlib
 import re
@@ -15,8 +14,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-
-import proofs
 
 HERE = pathlib.Path(__file__).resolve().parent.parent  # tools/, or the packed folder
 PACKED = (HERE / "commit").is_file()
@@ -118,19 +115,6 @@ def source_version():
     return git("rev-parse", "HEAD") + ("-dirty" if dirty else "")
 
 
-def kernel_sources(checkop, environment=None):
-    """What a program was compiled from: hashes of the kernels whose default waits for a result; see
-    proofs.py. ValueError: not from this checkout as it is, whose commit a result would name."""
-    p = subprocess.run([str(checkop), "--sources"], capture_output=True, text=True, timeout=60, check=False,
-                       env=environment)
-    if p.returncode != 0:
-        raise ValueError(f"{checkop} does not say what it was compiled from: {p.stderr.strip()[-200:]}")
-    compiled = json.loads(p.stdout)
-    if not PACKED and (other := sorted(set(compiled.items()) ^ set(proofs.fingerprints(ROOT).items()))):
-        raise ValueError(f"{checkop} was compiled from other sources of {other[0][0]}")
-    return compiled
-
-
 def digit_recordings():
     """Folder of the spoken-digit recordings, or None."""
     if PACKED:
@@ -199,8 +183,6 @@ def pack_folder(target, build):
     target.mkdir(parents=True, exist_ok=True)
     (target / "lib" / "cxx").mkdir(parents=True, exist_ok=True)
     version, missing = source_version(), []
-    if checkop := find_program("checkop", build):
-        kernel_sources(checkop)
     for name in sorted(PROGRAMS.keys() - NEVER_PACKED):
         program = find_program(name, build)
         if program is None and name in OPTIONAL:
