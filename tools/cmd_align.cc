@@ -165,6 +165,15 @@ std::string stretch(double begin, double end, bool in_seconds) {
   return text;
 }
 
+// The first five of them.
+template <class Place>
+std::string stretches(const std::vector<Place>& all, bool in_seconds) {
+  std::string some;
+  for (size_t i = 0; i < std::min<size_t>(all.size(), 5); ++i)
+    some += (i ? ", " : "") + stretch(all[i].begin, all[i].end, in_seconds);
+  return some + (all.size() > 5 ? ", ..." : "");
+}
+
 class Aligner {
  public:
   Aligner(const AlignOptions& o, Source& source)
@@ -204,15 +213,16 @@ class Aligner {
                                   ", with a score of ", std::llround(fit.score));
     if (options_.split.empty() && fit.score < options_.least_score)
       fail_input(name, ": the text ", worst, ", and --min-score is ", options_.least_score);
-    if (fit.score < doubtful)
+    if (fit.score < doubtful) {
+      const auto places = result.text.misfits(0, result.seconds, doubtful);
+      std::string all;
+      if (places.size() > 1)
+        all = str("; of ", places.size(), " places: ", stretches(places, in_seconds));
       warn(str(name, ": the text may not be what is said there: it ", worst,
-               " (0 is perfect; -20 has about three wrong letters)"));
+               " (0 is perfect; -20 has about three wrong letters)", all));
+    }
     if (!options_.alignment.find_gaps || result.text.unwritten.empty()) return;
-    std::string some;
-    const auto& all = result.text.unwritten;
-    for (size_t i = 0; i < std::min<size_t>(all.size(), 5); ++i)
-      some += (i ? ", " : "") + stretch(all[i].begin, all[i].end, in_seconds);
-    warn(str(name, ": said and not in the text: ", some, all.size() > 5 ? ", ..." : ""));
+    warn(str(name, ": said and not in the text: ", stretches(result.text.unwritten, in_seconds)));
   }
   static SpellingOptions spelling_of(const AlignOptions& o, const Source& source) {
     SpellingOptions s = o.spelling;

@@ -28,6 +28,10 @@ constexpr size_t quoted = 80;
 
 void warn_of_odd_ones(const NamedTexts& references, const NamedTexts& hypotheses,
                       const TextPairs& pairs) {
+  if (pairs.names_left_out) {
+    warn(str(references.file, " and ", hypotheses.file,
+             " belong together line by line: only one of them has names"));
+  }
   if (pairs.by_file_names)
     warn(str(hypotheses.file, " and ", references.file,
              " belong together by the names of files, without folders and endings"));
@@ -52,7 +56,7 @@ void warn_of_odd_ones(const NamedTexts& references, const NamedTexts& hypotheses
 
 // Lines that begin with a name of their own, the same in both files.
 bool look_like_ids(const NamedTexts& references, const NamedTexts& hypotheses) {
-  if (references.named || references.texts.size() < 2) return false;
+  if (references.named || hypotheses.named || references.texts.size() < 2) return false;
   std::map<std::string_view, int> seen;
   for (size_t i = 0; i < references.texts.size(); ++i) {
     const auto first = [](const std::string& text) {

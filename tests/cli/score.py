@@ -174,6 +174,29 @@ def test_what_is_wrong():
         check(len(err) < 400 and "\x1b" not in err, err[:300])
 
 
+def test_what_transcribe_and_decode_print_needs_no_option():
+    with folder() as root:
+        (root / "r.txt").write_text("hello world\ngood day\n")
+        (root / "r.jsonl").write_text('{"audio_filepath": "b.wav", "text": "good day"}\n'
+                                      '{"audio_filepath": "a.wav", "text": "hello world"}\n')
+        for end in ("", "\n", "\n\n"):
+            (root / "h.tsv").write_text("x/a.npy\thello word\nx/b.npy\tgood day" + end)
+            out, err = run("score", root / "r.txt", root / "h.tsv", says="WER 25.00% CER 5.26% on 2 utterances")
+            check("belong together line by line: only one of them has names" in err and "worst utterance: " in out, err)
+            _, err = run("score", root / "r.jsonl", root / "h.tsv", says="WER 25.00% CER 5.26% on 2 utterances")
+            check("by the names of files" in err and "line by line" not in err, err)
+            run("score", root / "h.tsv", root / "r.jsonl", says="WER 25.00%")
+        (root / "h.tsv").write_text("a.npy\thello word\nb.npy\t\n")  # an empty text is one
+        run("score", root / "r.jsonl", root / "h.tsv", says="2 deleted")
+        (root / "h.tsv").write_text("a.npy\thello word\n")
+        fails("score", root / "r.txt", root / "h.tsv", errs=["h.tsv: has 1 lines, expected 2"])
+        # A tab in some lines, or one name twice, makes no names.
+        (root / "h.tsv").write_text("hello\tword\ngood day\n")
+        run("score", root / "r.txt", root / "h.tsv", says="WER 25.00%")
+        (root / "h.tsv").write_text("good\tword\ngood\tday\n")
+        run("score", root / "r.txt", root / "h.tsv", says="WER 50.00%")
+
+
 def test_names_that_were_forgotten():
     with folder() as root:
         first, second = write(root / "r", REFERENCES, "ids"), write(root / "h", HYPOTHESES, "ids")

@@ -232,7 +232,7 @@ TEST_CASE("few pages are whole in their parts", "[lists][division]") {
   save_page_image(d.path("q.png"), 7);
   d.page("q.xml", lines(7), "q.png");
   CHECK(d.prepare(0.05, 0.05).division ==
-        "by page: none is in two parts (2 pages are too few for parts of these shares)");
+        "by page: none is in two parts (2 pages cannot make parts of exactly these shares)");
   CHECK(d.parts().at("p.png") == std::set<std::string>{"train"});
   CHECK(d.parts().at("q.png") == std::set<std::string>{"dev"});
   save_page_image(d.path("r.png"), 8);

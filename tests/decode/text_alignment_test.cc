@@ -327,6 +327,31 @@ TEST_CASE("where a text fits worst is the worst of all seconds, and of what is s
   }
 }
 
+TEST_CASE("all places where a text does not fit are told, and what overlaps is one") {
+  AlignedText t;
+  t.frame_seconds = 0.1;
+  t.shortfall.assign(200, 0);
+  CHECK(t.misfits(0, 20, -50).empty());
+  t.shortfall[20] = 60;                                       // one frame: 2.0 to 2.1 s
+  for (size_t f = 80; f < 110; ++f) t.shortfall[f] = 10;      // three seconds
+  for (size_t f = 195; f < 200; ++f) t.shortfall[f] = 10.25;  // up to the end
+  t.shortfall[150] = 49;                                      // not bad enough
+  const std::vector<AlignedText::Fit> places = t.misfits(0, 20, -50);
+  REQUIRE(places.size() == 3);
+  CHECK(places[0].score == -60);
+  CHECK(places[0].begin == Approx(1.1));  // of the first second that has it
+  CHECK(places[0].end == Approx(3.0));    // and of the last
+  CHECK(places[1].score == -100);
+  CHECK(places[1].begin == Approx(7.6));
+  CHECK(places[1].end == Approx(11.4));
+  CHECK(places[2].score == -51.25);
+  CHECK(places[2].end == Approx(20));
+  CHECK(t.misfits(4, 7, -50).empty());
+  CHECK(t.misfits(0, 20, -20).size() == 4);
+  // Each has the second that fit() finds there.
+  for (const AlignedText::Fit& p : places) CHECK(t.fit(p.begin, p.end).score == p.score);
+}
+
 TEST_CASE("each line of a text is a subtitle, with the words that nothing spells") {
   SpellingOptions o;
   o.unspellable = UnspellableText::skip;

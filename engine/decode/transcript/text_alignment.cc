@@ -241,25 +241,43 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
-AlignedText::Fit AlignedText::fit(double begin, double end) const {
+template <class Hear>
+void AlignedText::each_second(double begin, double end, Hear hear) const {
   const auto frames = static_cast<int64_t>(shortfall.size());
   const auto first = std::clamp<int64_t>(std::llround(begin / frame_seconds), 0, frames);
   const auto last = std::clamp<int64_t>(std::llround(end / frame_seconds), first, frames);
   const int64_t window = frames_of_second(frame_seconds);
-  double sum = 0, worst = 0;
-  int64_t behind = first;
+  double sum = 0;
   for (int64_t f = first; f < last; ++f) {
     sum += shortfall[static_cast<size_t>(f)];
     if (f - first >= window) sum -= shortfall[static_cast<size_t>(f - window)];
-    if (sum <= worst) continue;
-    worst = sum;
-    behind = f + 1;
+    hear(Fit{-sum, static_cast<double>(std::max(first, f + 1 - window)) * frame_seconds,
+             static_cast<double>(f + 1) * frame_seconds});
   }
-  Fit found;
-  if (worst > 0) found.score = -worst;
-  found.begin = static_cast<double>(std::max(first, behind - window)) * frame_seconds;
-  found.end = static_cast<double>(behind) * frame_seconds;
-  return found;
+}
+
+AlignedText::Fit AlignedText::fit(double begin, double end) const {
+  Fit worst;
+  worst.begin = worst.end =
+      std::clamp(begin, 0.0, frame_seconds * static_cast<double>(shortfall.size()));
+  each_second(begin, end, [&](const Fit& second) {
+    if (second.score < worst.score) worst = second;
+  });
+  return worst;
+}
+
+std::vector<AlignedText::Fit> AlignedText::misfits(double begin, double end, double bad) const {
+  std::vector<Fit> places;
+  each_second(begin, end, [&](const Fit& second) {
+    if (!(second.score < bad)) return;
+    if (places.empty() || second.begin > places.back().end) {
+      places.push_back(second);
+      return;
+    }
+    places.back().end = second.end;
+    places.back().score = std::min(places.back().score, second.score);
+  });
+  return places;
 }
 
 std::vector<TimedText::Token> AlignedText::shown_words() const {

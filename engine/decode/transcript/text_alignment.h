@@ -120,9 +120,17 @@ struct AlignedText {
     double score = 0, begin = 0, end = 0;
   };
   Fit fit(double begin, double end) const;
+  // All places whose seconds fit worse than `bad`, in their order, each with the score of its worst
+  // second: seconds that overlap are one place.
+  std::vector<Fit> misfits(double begin, double end, double bad) const;
   double score(double begin, double end) const { return fit(begin, end).score; }
   // The words with those that were left out, which last no time.
   std::vector<TimedText::Token> shown_words() const;
+
+ private:
+  // Hears of the second that ends with each frame, in their order.
+  template <class Hear>
+  void each_second(double begin, double end, Hear hear) const;
 };
 
 // `logits`: [frames, classes of the vocabulary]; `frame_seconds`: from one frame to the next.

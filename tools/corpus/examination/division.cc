@@ -213,18 +213,20 @@ std::string divide(std::vector<ListedUtterance>& list, const Shares& shares) {
   const bool is_dealt = deal(draws_of_each(list, image_of, shares.seed), shares);
   if (pages_known) {
     if (is_dealt) return "by page: none is in two parts";
-    const std::string few = str(pages.size(), pages.size() == 1 ? " page is" : " pages are");
     if (!deal_few(pages, shares) && shares.dev + shares.test > 0)
-      return str("not at all: no page is ever in two parts, and ", few, " all there ",
-                 pages.size() == 1 ? "is" : "are");
-    return str("by page: none is in two parts (", few, " too few for parts of these shares)");
+      return str("not at all: no page is ever in two parts, and ",
+                 pages.size() == 1 ? "1 page is all there is"
+                                   : str(pages.size(), " pages are all there are"));
+    return str("by page: none is in two parts (", pages.size(),
+               " pages cannot make parts of exactly these shares)");
   }
   std::string how =
       are_images ? "by line, drawn with the seed" : "by utterance, drawn with the seed";
   if (any_page) how += "; no page is in two parts";
   if (!known) return how;
-  return str(how, " (", together.size(), are_images ? " folder" : " speaker",
-             together.size() == 1 ? " is" : "s are", " too few for parts of these shares)");
+  const char* const group = are_images ? "folder" : "speaker";
+  return str(how, " (not by ", group, ": ", together.size(), " ", group,
+             together.size() == 1 ? "" : "s", " cannot make parts of these shares)");
 }
 
 }  // namespace rondo::corpus

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "engine/io/json.h"
@@ -50,6 +51,26 @@ NamedText of_id_line(const Line& line) {
   t.name = take_word(rest);
   t.text = rest;
   return t;
+}
+
+NamedText of_tab_line(const Line& line) {
+  const size_t tab = line.text.find('\t');
+  return {std::string(line.text.substr(0, tab)),
+          std::string(trimmed(line.text.substr(tab + 1))),
+          0,
+          {}};
+}
+
+// Whether each line has a name of its own, and a tab behind it.
+bool names_before_tabs(const std::vector<std::string_view>& lines) {
+  std::set<std::string_view> names;
+  for (const std::string_view line : lines) {
+    if (trimmed(line).empty()) continue;
+    const size_t tab = line.find('\t');
+    if (tab == std::string_view::npos || tab == 0 || !names.insert(line.substr(0, tab)).second)
+      return false;
+  }
+  return !names.empty();
 }
 
 NamedText of_trn_line(const Line& line) {
@@ -233,7 +254,9 @@ NamedTexts parse_named_texts(std::string_view content, const std::string& file, 
   const std::vector<std::string_view> lines = split_lines(content);
   const std::string ending = std::filesystem::path(file).extension();
   const bool is_json = ending == ".jsonl" || ending == ".json", is_trn = ending == ".trn";
-  NamedTexts all{file, is_json || is_trn || ids || ending == ".ctm", {}};
+  const bool told = is_json || is_trn || ids || ending == ".ctm";
+  const bool by_tabs = !told && names_before_tabs(lines);
+  NamedTexts all{file, told || by_tabs, by_tabs, {}};
   if (ending == ".ctm") {
     all.texts = of_ctm(file, lines);
   } else {
@@ -241,10 +264,11 @@ NamedTexts parse_named_texts(std::string_view content, const std::string& file, 
       const Line line{file, i + 1, lines[i]};
       if (all.named && trimmed(line.text).empty()) continue;
       if (is_trn && line.text.starts_with(";;")) continue;
-      NamedText t = is_json  ? of_json_line(line, role)
-                    : is_trn ? of_trn_line(line)
-                    : ids    ? of_id_line(line)
-                             : NamedText{{}, std::string(line.text), 0, {}};
+      NamedText t = is_json   ? of_json_line(line, role)
+                    : is_trn  ? of_trn_line(line)
+                    : ids     ? of_id_line(line)
+                    : by_tabs ? of_tab_line(line)
+                              : NamedText{{}, std::string(line.text), 0, {}};
       t.line = i + 1;
       all.texts.push_back(std::move(t));
     }
@@ -267,18 +291,21 @@ NamedTexts read_named_texts(const std::string& file, bool ids, TextRole role) {
 }
 
 TextPairs pair_texts(const NamedTexts& references, const NamedTexts& hypotheses) {
-  if (references.named != hypotheses.named) {
+  const bool one_by_tabs = references.named != hypotheses.named &&
+                           (references.named_by_tabs || hypotheses.named_by_tabs);
+  if (references.named != hypotheses.named && !one_by_tabs) {
     const NamedTexts& without = references.named ? hypotheses : references;
     const NamedTexts& with = references.named ? references : hypotheses;
     fail_input(without.file, ": has lines without names, and ", with.file,
                " has names; --ids is for lines that begin with them");
   }
-  if (!references.named) {
+  if (!references.named || !hypotheses.named) {
     if (references.texts.size() != hypotheses.texts.size()) {
       fail_input(hypotheses.file, ": has ", hypotheses.texts.size(), " lines, expected ",
                  references.texts.size(), ", those of ", references.file);
     }
     TextPairs pairs;
+    pairs.names_left_out = one_by_tabs;
     for (const NamedText& h : hypotheses.texts) pairs.hypotheses.push_back(&h);
     return pairs;
   }

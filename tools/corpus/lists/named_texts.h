@@ -24,6 +24,7 @@ struct NamedText {
 struct NamedTexts {
   std::string file;
   bool named = false;
+  bool named_by_tabs = false;    // nobody said that there are names, but they are there
   std::vector<NamedText> texts;  // no two with one name
 };
 
@@ -34,7 +35,10 @@ struct NamedTexts {
 //                  part of it. Utterances of one recording ("begin") are joined.
 //   .trn           NIST's: the text, then the name in parentheses
 //   .ctm           NIST's: name, channel, begin, duration, word
-//   else           a text in each line; with `ids` behind its name, as Kaldi's text
+//   else           a text in each line; with `ids` behind its name, as Kaldi's text. Where each
+//   line
+//                  has a tab, and what stands before it is in no other line, these are the names,
+//                  as `transcribe` and `decode` write them
 // Any of them as text files come (tools/corpus/lists/read_text.h).
 NamedTexts read_named_texts(const std::string& file, bool ids, TextRole role);
 // The same of what the file has in it.
@@ -42,12 +46,14 @@ NamedTexts parse_named_texts(std::string_view content, const std::string& file, 
                              TextRole role);
 
 // Each text of `references` with its hypothesis, nullptr where there is none: by name, or line by
-// line where neither has names. If no name is in both, names of files count without folder and
-// ending. Whose name is not in `references` is in `left_over`.
+// line where neither has names; so too where only one has them, before tabs. If no name is in both,
+// names of files count without folder and ending. Whose name is not in `references` is in
+// `left_over`.
 struct TextPairs {
   std::vector<const NamedText*> hypotheses;  // of each reference
   std::vector<const NamedText*> left_over;
   bool by_file_names = false;
+  bool names_left_out = false;  // one of the two had some
 };
 TextPairs pair_texts(const NamedTexts& references, const NamedTexts& hypotheses);
 
