@@ -98,6 +98,18 @@ TrainingSummary train_alone(const Config& config, TrainerOptions options) {
   return train(config, options);
 }
 
+// --device auto goes on with the CPU where the kernels are not right on the GPU.
+TrainingSummary train_alone(const Config& config, TrainerOptions options, bool chose_device) {
+  try {
+    return train_alone(config, options);
+  } catch (const UnfitDevice& e) {
+    if (!chose_device) throw;
+    warn(e.what());
+    options.device = DeviceKind::cpu;
+    return train_alone(config, options);
+  }
+}
+
 // What helps a rank that has lost others.
 std::string advice(const Config& config, const CommError& e) {
   const std::string& run = config.training.checkpoint_dir;
@@ -362,7 +374,8 @@ int run_train(const TrainOptions& given) {
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
                            config.training.tbptt > 0 ||
                            config.parallel.deterministic == Deterministic::world_invariant;
-  if (not_on_gpus && o.device.named().text == "auto") {
+  const bool chooses_device = o.device.named().text == "auto";
+  if (not_on_gpus && chooses_device) {
     t.device = DeviceKind::cpu;
     t.note = of_idle_gpus(gpu_count());
   } else {
@@ -378,7 +391,8 @@ int run_train(const TrainOptions& given) {
   }
   if (place) return tell(o, config, train_as_rank(config, t, o.device, *place), place->rank == 0);
   return tell(o, config,
-              o.ranks > 1 ? train_in_threads(config, t, o.device, o.ranks) : train_alone(config, t),
+              o.ranks > 1 ? train_in_threads(config, t, o.device, o.ranks)
+                          : train_alone(config, t, chooses_device),
               true);
 }
 

@@ -21,6 +21,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
+#include "tools/command_line/manual.h"
 #include "tools/ranks/local_ranks.h"
 #include "tools/ranks/rank_process.h"
 
@@ -119,6 +120,7 @@ int main(int argc, char** argv) {
   rondo::add_card(line);
   rondo::add_bench(line);
   rondo::add_plan(line);
+  rondo::add_completion(line);
   rondo::add_try_kernels(line);
   const auto tell = [](const char* message) {
     rondo::give_way_to_stop();

@@ -172,9 +172,9 @@ void try_kernels(const StrategyOptions& options, const RankModel& model, int64_t
       choose_kernels(options.ranks, device, tried_calls(model.graph(), sequences), settings);
   for (const std::string& message : outcome.messages) report.message(message);
   if (outcome.failed) {
-    fail_input("no variant of a kernel that the model needs is right on ",
-               require_device(device.kind, device.index).describe(),
-               " ('rondo info --device' says more); --device cpu trains without it");
+    throw UnfitDevice(str("no variant of a kernel that the model needs is right on ",
+                          require_device(device.kind, device.index).describe(),
+                          " ('rondo info --device' says more); --device cpu trains without it"));
   }
   for (const std::string& change : outcome.changed) {
     if (options.config.parallel.deterministic == Deterministic::world_invariant) {

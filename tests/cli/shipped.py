@@ -182,6 +182,7 @@ def lines_and_classes(root):
 
 
 def plan_bench_and_info(root):
+    job("completion", "bash", says="complete -o filenames -F _rondo rondo")
     # What is predicted of GPUs does not depend on what is simulated here.
     for words in ([], ["model.hidden=1024", "model.layers=5", "training.dtype=bf16", "data.batch_frames=256000", "--devices", 16],
                   ["parallel.pipeline=2", "parallel.sequence=2", "--as-configured", "--timeline", root / "t.svg"]):

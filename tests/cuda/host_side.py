@@ -74,6 +74,12 @@ def test_a_gpu_whose_kernels_are_wrong_is_refused():
             said, _ = run("train", *settings, f"training.checkpoint_dir={root / out}", env=env, code=1,
                           errs=[refused, "--device cpu trains without it"])
             check(("trying kernels" in said) == tried, said)
+        # Which --device auto takes for a reason to train on the CPU.
+        settings[-1] = "auto"
+        out, err = run("train", *settings, f"training.checkpoint_dir={root / 'auto'}", env={**env, "RONDO_DEVICE": ""},
+                       says=["on cpu with"])
+        check(err.startswith("warning: ") and refused in err, err)
+        check((root / "auto" / "model.safetensors").exists(), "no model")
         out, _ = run("info", "--device", env=env, says=[STAND_IN, "clusters of 8: 16, of 16: 8", "kernels "])
         check(re.search(r"(?m)^  lstm_forward f32 \S+.*: no variant is right \(portable wrong: y\[", out), out)
 

@@ -32,7 +32,7 @@ std::string chosen_words(const CLI::App& app) {
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* c : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(c->get_name());
+    if (!c->get_group().empty()) names.push_back(c->get_name());  // hidden ones have none
   }
   return names;
 }
@@ -43,6 +43,52 @@ std::vector<std::string> options_of(const CLI::App& app) {
     if (!o->get_lnames().empty()) names.push_back("--" + o->get_lnames().front());
   }
   return names;
+}
+
+std::string stripped(const std::string& text) {
+  const size_t first = text.find_first_not_of('\n'), last = text.find_last_not_of('\n');
+  return first == std::string::npos ? "" : text.substr(first, last + 1 - first);
+}
+
+// "TEXT:{a,b}" has choices; of "INT:INT in [0 - 9]" the limits tell the kind as well.
+CommandTable::Option table_of(const CLI::Option& o) {
+  CommandTable::Option option;
+  if (o.get_positional()) {
+    option.names.push_back(o.get_name(true));
+  } else {
+    for (const std::string& name : o.get_snames()) option.names.push_back("-" + name);
+    if (!o.get_lnames().empty()) option.names.push_back("--" + o.get_lnames().front());
+  }
+  option.help = o.get_description();
+  option.required = o.get_required();
+  option.many = o.get_expected_max() > 1;
+  if (o.get_expected_max() == 0) return option;
+  option.value = o.get_type_name();
+  const size_t open = option.value.find(":{"), close = option.value.find('}');
+  if (open != std::string::npos && close != std::string::npos) {
+    std::string word;
+    for (const char c : option.value.substr(open + 2, close - open - 1)) {
+      if (c != ',' && c != '}') {
+        word += c;
+      } else if (!word.empty()) {
+        option.choices.push_back(std::exchange(word, ""));
+      }
+    }
+    option.value = option.value.substr(open + 1, close - open);
+  } else if (const size_t colon = option.value.find(':'); colon != std::string::npos) {
+    option.value = option.value.substr(colon + 1);
+  }
+  return option;
+}
+
+CommandTable table_of(const CLI::App& app) {
+  CommandTable table{app.get_name(), app.get_description(), stripped(app.get_footer()), {}, {}, {}};
+  for (const CLI::Option* o : app.get_options())
+    (o->get_positional() ? table.positionals : table.options).push_back(table_of(*o));
+  for (const CLI::App* c : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!c->get_group().empty()) table.commands.push_back(table_of(*c));
+  }
+  return table;
 }
 
 // Shows one long name for each option. Others are earlier names, kept for lines that have them.
@@ -377,6 +423,8 @@ bool CommandLine::parse(int argc, char** argv) {
     return false;
   }
 }
+
+CommandTable CommandLine::table() const { return table_of(*app_); }
 
 int CommandLine::tell(const WrongUsage& wrong) const {
   std::fprintf(stderr, "%s: %s\n", app_->get_name().c_str(), wrong.what());

@@ -76,6 +76,20 @@ class CommandOption {
   CLI::Option* option_;
 };
 
+// What the help of a command shows, for other forms of it (tools/command_line/manual.h).
+struct CommandTable {
+  struct Option {
+    std::vector<std::string> names;    // "-h", "--help"; of an argument known by its place its name
+    std::string value;                 // "INT in [1 - 256]"; empty: it is a flag
+    std::vector<std::string> choices;  // all words that it takes; empty: others, too
+    std::string help;
+    bool required = false, many = false;
+  };
+  std::string name, description, footer;
+  std::vector<Option> positionals, options;
+  std::vector<CommandTable> commands;  // but hidden ones
+};
+
 // A program, or one of its commands.
 class Command {
  public:
@@ -133,6 +147,8 @@ class CommandLine : public Command {
 
   // False when the line asks for help or for the version, which are printed. Throws WrongUsage.
   bool parse(int argc, char** argv);
+
+  CommandTable table() const;
 
   // Says on standard error what is wrong and where help is; the exit code for that, 2.
   int tell(const WrongUsage& wrong) const;
