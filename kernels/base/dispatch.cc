@@ -117,6 +117,16 @@ const Variant& select_variant(const Context& context, std::string_view op, const
              " that accepts these arguments");
 }
 
+void check_context(const Context& context) {
+  if (context.backend == Backend::ref) return;
+  if (context.backend == Backend::cpu) {
+    RONDO_CHECK(context.pool != nullptr, "a context for the CPU without a pool of threads");
+    return;
+  }
+  RONDO_CHECK(context.device != nullptr && context.stream != nullptr, "a context for ",
+              name_of(context.backend), " without a device or a stream");
+}
+
 void prefer_variant(std::string_view op, std::string_view name, std::optional<Backend> backend) {
   const std::span<const Variant> variants = find_op(op);
   if (variants.empty()) {

@@ -59,8 +59,13 @@ void prefer_variant(std::string_view op, std::string_view name,
 // Preferred variants that have declined every call so far, and one at the least.
 std::vector<const Variant*> preferred_in_vain();
 
+// Throws Error where the context lacks what its backend's kernels use: on CPUs the pool, on devices
+// the device and the stream.
+void check_context(const Context& context);
+
 template <class Args>
 void run(const Context& context, const Args& args) {
+  check_context(context);
   select_variant(context, Args::op, &args).run(context, &args);
 }
 

@@ -46,6 +46,27 @@ void check_ctc(const CtcArgs& a) {
               "ctc: the workspace is not aligned to 64 bytes");
 }
 
+void check_ctc_labels(const Context& context, const PackedView& layout, const int32_t* labels,
+                      const int32_t* label_offsets, int32_t most, int64_t classes, int32_t blank) {
+  if (context.backend == Backend::sim || context.backend == Backend::cuda) return;
+  RONDO_CHECK(layout.extent != nullptr, "ctc: the batch's extent is absent");
+  const int32_t sequences = layout.extent->sequences;
+  RONDO_CHECK(sequences >= 0 && sequences <= layout.capacity.sequences, "ctc: ", sequences,
+              " sequences in a batch for ", layout.capacity.sequences);
+  for (int32_t n = 0; n < sequences; ++n) {
+    const int64_t count = int64_t{label_offsets[n + 1]} - label_offsets[n];
+    RONDO_CHECK(count >= 0 && count <= most && label_offsets[n] >= 0, "ctc: sequence ", n, " has ",
+                count, " labels from ", label_offsets[n], " on, expected at most ", most);
+    RONDO_CHECK(count == 0 || labels != nullptr, "ctc: labels are absent");
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t label = labels[label_offsets[n] + i];
+      RONDO_CHECK(label >= 0 && label < classes && label != blank, "ctc: label ", i,
+                  " of sequence ", n, " is ", label, ", expected one of ", classes,
+                  " classes but the blank, ", blank);
+    }
+  }
+}
+
 size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
                            int64_t classes, int32_t max_label_length, bool with_grad,
                            size_t lattice_limit) {

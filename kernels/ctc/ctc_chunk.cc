@@ -2,6 +2,7 @@
 
 #include "kernels/ctc/ctc_chunk_impl.h"
 #include "kernels/ctc/ctc_gpu.h"
+#include "kernels/ctc/ctc_impl.h"
 
 namespace rondo {
 namespace {
@@ -30,7 +31,11 @@ void check_chunk(const CtcChunk& a) {
 }
 
 // What only the tables tell, which GPUs have in their own memory.
-void check_alpha_in(const CtcChunk& a) {
+void check_tables(const CtcChunk& a) {
+  RONDO_CHECK(a.layout.capacity.sequences == 0 || a.label_offsets != nullptr,
+              "ctc_chunk: label_offsets are absent");
+  check_ctc_labels({}, a.layout, a.labels, a.label_offsets, a.max_label_length, a.logits.dim(1),
+                   a.blank);
   bool begins_left = false;
   for (int32_t n = 0; n < a.layout.extent->sequences; ++n) {
     begins_left = begins_left || (a.layout.first_frame[n] > 0 && a.layout.lengths[n] > 0);
@@ -68,12 +73,12 @@ void check_ctc_chunk_shapes(const CtcChunkGradArgs& a) {
 
 void check_ctc_chunk(const CtcChunkAlphaArgs& a) {
   check_ctc_chunk_shapes(a);
-  check_alpha_in(a);
+  check_tables(a);
 }
 
 void check_ctc_chunk(const CtcChunkGradArgs& a) {
   check_ctc_chunk_shapes(a);
-  check_alpha_in(a);
+  check_tables(a);
   bool goes_on = false;
   for (int32_t n = 0; n < a.layout.extent->sequences; ++n) {
     goes_on = goes_on || CtcChunkPart(a, n).goes_on;

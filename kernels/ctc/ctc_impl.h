@@ -20,6 +20,10 @@ namespace rondo {
 
 // Throws Error, naming it, for a view that is not what ctc.h says. Every variant of the table asks.
 void check_ctc(const CtcArgs& args);
+// What the host can read of a batch's tables: offsets that rise, labels below `classes` that are
+// not the blank, no more than `most` of them. Error. On GPUs they are in the device's memory.
+void check_ctc_labels(const Context& context, const PackedView& layout, const int32_t* labels,
+                      const int32_t* label_offsets, int32_t most, int64_t classes, int32_t blank);
 
 // States come in tiles of `ctc_tile` labels, each with the blank before it; the blank after the
 // last label is the blank of label position L. A lattice column is [tiles][blanks 8 | labels 8].

@@ -10,6 +10,8 @@ namespace {
 template <void (*kernel)(const Context&, const CtcArgs&)>
 void checked(const Context& context, const CtcArgs& args) {
   check_ctc(args);
+  check_ctc_labels(context, args.layout, args.labels, args.label_offsets, args.max_label_length,
+                   args.logits.dim(1), args.blank);
   kernel(context, args);
 }
 

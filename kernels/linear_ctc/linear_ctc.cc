@@ -8,6 +8,7 @@
 #include "kernels/base/dispatch.h"
 #include "kernels/cast/cast.h"
 #include "kernels/ctc/ctc.h"
+#include "kernels/ctc/ctc_impl.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear_ctc/linear_ctc_impl.h"
 #include "kernels/reduce/reduce.h"
@@ -236,6 +237,13 @@ void check(const char* op, const LinearCtc& a, DType wide) {
   }
 }
 
+void check_tables(const Context& context, const LinearCtc& a) {
+  RONDO_CHECK(a.layout.capacity.sequences == 0 || a.label_offsets != nullptr,
+              "linear_ctc: label_offsets are absent");
+  check_ctc_labels(context, a.layout, a.labels, a.label_offsets, a.max_label_length, a.w.dim(0),
+                   a.blank);
+}
+
 DType wide_of(const TensorView& x) { return x.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace
@@ -255,6 +263,7 @@ void check_linear_ctc(const LinearCtcGradArgs& a) {
 void linear_ctc_with(const LinearCtcDevice& device, const Context& context,
                      const LinearCtcArgs& a) {
   check_linear_ctc(a);
+  check_tables(context, a);
   const Call call(device, context, a);
   const LinearCtcRows& rows = call.space().rows;
   const bool any = a.layout.capacity.rows > 0;
@@ -281,6 +290,7 @@ void linear_ctc_with(const LinearCtcDevice& device, const Context& context,
 void linear_ctc_with(const LinearCtcDevice& device, const Context& context,
                      const LinearCtcGradArgs& a) {
   check_linear_ctc(a);
+  check_tables(context, a);
   const Call call(device, context, a);
   const Space& space = call.space();
   call.for_row_blocks([&](int64_t first, int64_t count) {
