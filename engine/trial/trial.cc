@@ -68,6 +68,8 @@ class Helpers {
   std::vector<TrialRow> run(std::string* trouble) {
     while (!left().empty() && trouble_.empty()) run_one();
     *trouble = trouble_;
+    // Of calls that are not through, a variant that was not tried may be the quickest.
+    std::erase_if(rows_, [&](const TrialRow& row) { return !done_.contains(key_of(row.calls)); });
     return rows_;
   }
 
@@ -234,7 +236,12 @@ TrialOutcome find(const DeviceId& device, const std::vector<TriedCalls>& calls,
   }
   std::string trouble;
   if (settings.begins) settings.begins(missing.size());
-  const std::vector<TrialRow> rows = run_trials(device, missing, settings, &trouble);
+  std::vector<TrialRow> rows;
+  try {
+    rows = run_trials(device, missing, settings, &trouble);
+  } catch (const InputError& e) {  // without a trial the first variants run
+    trouble = e.what();
+  }
   outcome.table.add(rows);
   if (!trouble.empty()) outcome.messages.push_back("warning: " + trouble);
   for (const TrialRow& row : rows) {

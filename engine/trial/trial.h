@@ -40,9 +40,9 @@ struct TrialSettings {
   std::function<void(const TrialRow&)> tried;
 };
 
-// Runs helpers until all of the calls are tried, or settings.longest is over. Rows in the order in
-// which they were tried; *trouble says why calls are missing, empty where none are. Throws
-// InputError where the helper cannot be started.
+// Runs helpers until all of the calls are tried, or settings.longest is over. Rows of the calls
+// that are through, in the order in which they were tried; *trouble says why calls are missing,
+// empty where none are. Throws InputError where the helper cannot be started.
 std::vector<TrialRow> run_trials(const DeviceId& device, const std::vector<TriedCalls>& calls,
                                  const TrialSettings& settings, std::string* trouble);
 
