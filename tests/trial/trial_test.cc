@@ -64,7 +64,8 @@ TEST_CASE("a trial finds the variants that are wrong, and goes on behind those t
   is("wrong", TrialRow::wrong, "1 of");
   is("not_a_number", TrialRow::wrong, "nan");
   is("wrong_later", TrialRow::wrong, "1 of");
-  is("out_of_bounds", TrialRow::wrong, "");
+  const TrialRow::Outcome out_of_bounds = found["out_of_bounds"].outcome;
+  CHECK((out_of_bounds == TrialRow::wrong || out_of_bounds == TrialRow::ended));  // by a sanitizer
   is("other_bits", TrialRow::wrong, "y: other bits in a second run");
   is("traps", TrialRow::ended, "SIGABRT");
   is("never_ends", TrialRow::ended, "did not end within 15000 ms");
