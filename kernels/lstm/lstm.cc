@@ -183,8 +183,7 @@ constexpr auto variants(Gpu... gpu) {
       RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_cluster, "cluster"),             \
       RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_cluster_split, "cluster_split"), \
       RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_grid_cluster, "grid_cluster"),   \
-      RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_grid, "grid"),                   \
-      BACKEND(Args, stem##_fused, "fused", Role::named, lstm_fused_accepts<Args>)
+      RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_grid, "grid")
 #ifdef RONDO_WITH_CUDA
 #define RONDO_LSTM_LOOPS(Args, stem)                       \
   RONDO_LSTM_LOOPS_ON(RONDO_SIM_VARIANT, sim, Args, stem), \

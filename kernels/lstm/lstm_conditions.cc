@@ -5,7 +5,7 @@
 namespace rondo {
 namespace {
 
-// What lifts the lower bound of H and the bound of N.
+// What lifts the lower bound of H.
 bool takes_small(Backend backend) { return backend == Backend::sim; }
 
 }  // namespace
@@ -17,8 +17,7 @@ const LstmConditions* find_lstm_conditions(std::string_view variant) {
   return nullptr;
 }
 
-bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute,
-                int64_t sequences) {
+bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute) {
   const LstmConditions* c = find_lstm_conditions(variant);
   RONDO_CHECK(c, "lstm: no variant '", variant, "' in the table of conditions");
   const bool small = takes_small(backend);
@@ -26,7 +25,7 @@ bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims,
                           : compute == DType::f32 ? c->largest_f32
                                                   : 0;
   return (small || dims.hidden >= c->smallest) && dims.hidden <= largest &&
-         (small || sequences <= c->sequences) && (c->projection || dims.projection == 0);
+         (c->projection || dims.projection == 0);
 }
 
 std::string lstm_conditions_in_words(const LstmConditions& c, Backend backend) {
@@ -40,7 +39,6 @@ std::string lstm_conditions_in_words(const LstmConditions& c, Backend backend) {
   } else {
     words += smallest > 1 ? str("; H ", smallest, " to ", c.largest) : str("; H <= ", c.largest);
   }
-  if (!small && c.sequences != lstm_unbounded) words += str("; N <= ", c.sequences);
   if (!c.projection) words += "; no projection";
   words += str("; sm_", c.architecture);
   if (*c.machine) words += str("; ", c.machine);

@@ -16,7 +16,6 @@ struct LstmConditions {
   const char* variant;
   int64_t smallest, largest;  // H
   int64_t largest_f32;        // the same in f32; 0: bf16 alone
-  int64_t sequences;          // N of the capacity, at most
   bool projection;
   int architecture;     // sm_..., at least
   const char* machine;  // what else it asks of the machine, in words; empty: nothing
@@ -26,22 +25,19 @@ inline constexpr int64_t lstm_unbounded = std::numeric_limits<int64_t>::max();
 
 inline constexpr LstmConditions lstm_conditions[] = {
     // f32: beyond, R does not fit into the registers of a cluster (docs/kernels/lstm_gpu.md).
-    {"cluster", 1, 512, 256, lstm_unbounded, false, 90, "a cluster that fits"},
-    {"cluster_split", 1, 512, 256, lstm_unbounded, false, 90, "a cluster that fits"},
+    {"cluster", 1, 512, 256, false, 90, "a cluster that fits"},
+    {"cluster_split", 1, 512, 256, false, 90, "a cluster that fits"},
     // Below, a cluster holds all of R.
-    {"grid_cluster", 513, 1024, 0, lstm_unbounded, false, 90, "all blocks resident; polls"},
-    {"grid", 1, 1024, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},
-    // Beyond, a launch reads all of R once for every 16 sequences.
-    {"fused", 1, 256, 256, 64, true, 80, ""},
-    {"portable", 1, lstm_unbounded, lstm_unbounded, lstm_unbounded, true, 80, ""},
+    {"grid_cluster", 513, 1024, 0, false, 90, "all blocks resident; polls"},
+    {"grid", 1, 1024, 1024, false, 80, "all blocks resident; polls"},
+    {"portable", 1, lstm_unbounded, lstm_unbounded, true, 80, ""},
 };
 
 // Null for names that are not in the table.
 const LstmConditions* find_lstm_conditions(std::string_view variant);
 
-// The simulator takes small H, and any N, in every variant, so that tests reach every edge.
-bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute,
-                int64_t sequences);
+// The simulator takes small H in every variant, so that tests reach every edge.
+bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute);
 
 // The same for people: "bf16, or f32 up to H = 256; H <= 512; no projection; sm_90; a cluster that
 // fits".

@@ -3,7 +3,6 @@
 //
 //   portable      per time step a product by the gemm op, of all directions, and a launch for the
 //                 cells (twice with a projection)
-//   fused         a launch per time step (two with a projection) that multiplies by itself
 //   cluster       the time loop in one launch, R in registers, h (or dh) exchanged through
 //                 distributed shared memory
 //   cluster_split the same kernels with the barrier of the cluster in two, stores and loads of
@@ -25,29 +24,17 @@ namespace rondo {
 
 RONDO_DECLARE_GPU(lstm_forward_portable, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_portable, LstmBackwardArgs);
-RONDO_DECLARE_GPU(lstm_forward_fused, LstmForwardArgs);
-RONDO_DECLARE_GPU(lstm_backward_fused, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_weight_grad_gpu, LstmWeightGradArgs);
 
 inline DType lstm_compute_dtype(const LstmForwardArgs& a) { return a.x.dtype; }
 inline DType lstm_compute_dtype(const LstmBackwardArgs& a) { return a.dy.dtype; }
 inline DType lstm_compute_dtype(const LstmWeightGradArgs& a) { return a.x.dtype; }
 
-// GPUs take f32 and bf16. One direction of two by itself is for the variants of launches per step
-// (fused, portable).
+// GPUs take f32 and bf16. Only `portable` computes one direction of two by itself.
 template <class Args>
 bool lstm_gpu_accepts(const Context&, const void* args) {
   if (!args) return true;
   return lstm_compute_dtype(*static_cast<const Args*>(args)) != DType::f64;
-}
-
-template <class Args>
-bool lstm_fused_accepts(const Context& context, const void* args) {
-  if (!args) return true;
-  const auto& a = *static_cast<const Args*>(args);
-  return lstm_gpu_accepts<Args>(context, args) &&
-         lstm_suits("fused", context.backend, a.dims, lstm_compute_dtype(a),
-                    a.layout.capacity.sequences);
 }
 
 RONDO_DECLARE_GPU(lstm_forward_cluster, LstmForwardArgs);

@@ -187,7 +187,7 @@ class GpuCheck(unittest.TestCase):
         self.assertAlmostEqual(found["ours"]["bilstm bf16 cluster"]["median_ms"], 12.5)
         self.assertAlmostEqual(found["ours"]["bilstm f32 portable"]["median_ms"], 25.0)
         self.assertIn("the GPU was lost", found["ours"]["bilstm bf16 grid"]["detail"])
-        self.assertIn("took none", found["ours"]["algoperf f32 fused"]["detail"])
+        self.assertIn("took none", found["ours"]["brain_to_text bf16 grid_cluster"]["detail"])
 
     def test_a_result_says_how_often_each_variant_passed(self):
         result = self.run_tool()[1][0]

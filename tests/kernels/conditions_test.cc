@@ -76,8 +76,9 @@ TEST_CASE(
   const auto words_on = [](const char* variant, Backend backend) {
     return lstm_conditions_in_words(*find_lstm_conditions(variant), backend);
   };
-  CHECK(words_on("fused", Backend::cuda) == "f32 or bf16; H <= 256; N <= 64; sm_80");
-  CHECK(words_on("fused", Backend::sim) == "f32 or bf16; H <= 256; sm_80");
+  CHECK(words_on("portable", Backend::cuda) == "f32 or bf16; any H; sm_80");
+  CHECK(words_on("grid", Backend::cuda) ==
+        "f32 or bf16; H <= 1024; no projection; sm_80; all blocks resident; polls");
   CHECK_THAT(words_on("grid_cluster", Backend::cuda),
              Contains("bf16; H 513 to 1024; no projection"));
   CHECK_THAT(words_on("grid_cluster", Backend::sim), Contains("bf16; H <= 1024; no projection"));

@@ -38,7 +38,7 @@ TEST_CASE("the table of conditions says which shapes the simulated variants take
           for (const Variant& v : variants) {
             if (v.backend != Backend::sim) continue;
             INFO(v.op << " " << v.name << ", H " << hidden << ", " << name_of(dtype));
-            CHECK(v.accepts(context, args) == lstm_suits(v.name, Backend::sim, f.dims, dtype, 2));
+            CHECK(v.accepts(context, args) == lstm_suits(v.name, Backend::sim, f.dims, dtype));
           }
         };
         check(lstm_forward_variants(), &f);
@@ -47,20 +47,23 @@ TEST_CASE("the table of conditions says which shapes the simulated variants take
     }
   }
   const LstmDims small{1, 4, 512, 0}, large{1, 4, 513, 0};
-  CHECK_FALSE(lstm_suits("grid_cluster", Backend::cuda, small, DType::bf16, 2));
-  CHECK(lstm_suits("grid_cluster", Backend::cuda, large, DType::bf16, 2));
-  CHECK_FALSE(lstm_suits("cluster", Backend::cuda, large, DType::bf16, 2));
+  CHECK_FALSE(lstm_suits("grid_cluster", Backend::cuda, small, DType::bf16));
+  CHECK(lstm_suits("grid_cluster", Backend::cuda, large, DType::bf16));
+  CHECK_FALSE(lstm_suits("cluster", Backend::cuda, large, DType::bf16));
 }
 
-TEST_CASE("on GPUs the fused variant is for small layers of few sequences, portable for the rest") {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    CHECK(lstm_suits("fused", Backend::cuda, {2, 4, 256, 8}, dtype, 64));
-    CHECK_FALSE(lstm_suits("fused", Backend::cuda, {2, 4, 257, 8}, dtype, 64));
-    CHECK_FALSE(lstm_suits("fused", Backend::cuda, {2, 4, 256, 8}, dtype, 65));
-    CHECK(lstm_suits("fused", Backend::sim, {2, 4, 256, 8}, dtype, 65));
-    CHECK(lstm_suits("portable", Backend::cuda, {2, 4, 5000, 8}, dtype, 5000));
+TEST_CASE("on GPUs portable alone takes projections and every H, and no variant takes f64") {
+  for (const LstmConditions& c : lstm_conditions) {
+    const std::string variant = c.variant;
+    INFO(variant);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CHECK(lstm_suits(variant, Backend::cuda, {2, 4, 5000, 8}, dtype) == (variant == "portable"));
+      CHECK(lstm_suits(variant, Backend::cuda, {2, 4, 5000, 0}, dtype) == (variant == "portable"));
+      CHECK(lstm_suits(variant, Backend::cuda, {2, 4, 600, 8}, dtype) == (variant == "portable"));
+    }
+    CHECK_FALSE(lstm_suits(variant, Backend::cuda, {1, 4, 600, 0}, DType::f64));
+    CHECK_FALSE(lstm_suits(variant, Backend::cuda, {1, 4, 8, 0}, DType::f64));
   }
-  CHECK_FALSE(lstm_suits("fused", Backend::cuda, {1, 4, 8, 0}, DType::f64, 1));
 }
 
 TEST_CASE("variants on GPUs are those of the table, and all but the first wait for a trial") {
@@ -87,7 +90,7 @@ TEST_CASE("variants on GPUs are those of the table, and all but the first wait f
 // A NaN with all bits set is what the exchanged memory of grid_cluster holds before results.
 TEST_CASE("NaN spoils its own sequence alone, and no kernel waits for it") {
   for (const std::string variant :
-       {"portable", "fused", "cluster", "cluster_split", "grid_cluster", "grid"}) {
+       {"portable", "cluster", "cluster_split", "grid_cluster", "grid"}) {
     INFO(variant);
     LstmSimProblem p({2, 3, 17, 0}, {4, 3, 3});
     constexpr size_t width = 2 * 17, spoilt = 1;
@@ -161,7 +164,7 @@ TEST_CASE("f32 has the same bits in every order of threads") {
 
 TEST_CASE("the variants give the same bits in every order of threads") {
   for (const std::string variant :
-       {"portable", "fused", "cluster", "cluster_split", "grid_cluster", "grid"}) {
+       {"portable", "cluster", "cluster_split", "grid_cluster", "grid"}) {
     std::vector<std::vector<uint16_t>> seen;
     for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
       set_sim_options({order, 11});
@@ -217,44 +220,41 @@ TEST_CASE("directions computed one at a time on GPUs have the bits of both at on
     }
     return bits;
   };
-  for (const std::string variant : {"portable", "fused"}) {
-    for (const int64_t projection : {0, 7}) {
-      const LstmDims dims{2, 5, 20, projection};
-      const std::vector<int32_t> lengths = {6, 6, 4, 2, 1, 0};
-      LstmSimProblem whole(dims, lengths);
-      whole.wants_dx = true;
-      whole.forward(variant);
-      whole.backward(variant);
-      for (const LstmRun first : {LstmRun::first, LstmRun::second}) {
-        const LstmRun second = first == LstmRun::first ? LstmRun::second : LstmRun::first;
-        const auto planes = [&](const std::vector<bf16>& values, bool early) {
-          const auto half = static_cast<ptrdiff_t>(values.size() / 2);
-          const bool front = early == (first == LstmRun::first);
-          return std::vector<bf16>(values.begin() + (front ? 0 : half),
-                                   values.end() - (front ? half : 0));
-        };
-        const auto untouched = [](const std::vector<bf16>& values) {
-          return std::all_of(values.begin(), values.end(),
-                             [](bf16 v) { return std::isnan(static_cast<float>(v)); });
-        };
-        INFO(variant << ", projection " << projection << ", first "
-                     << (first == LstmRun::first ? 0 : 1));
-        LstmSimProblem p(dims, lengths);
-        p.wants_dx = true;
-        p.forward(variant, first);
-        for (const char* name : {"hn", "gates"}) {
-          CHECK(untouched(planes(p.narrow.at(name), false)));
-          CHECK_FALSE(untouched(planes(p.narrow.at(name), true)));
-        }
-        p.forward(variant, second);
-        p.backward(variant, first);
-        for (const char* name : {"dh0", "dgates"}) {
-          CHECK(untouched(planes(p.narrow.at(name), false)));
-          CHECK_FALSE(untouched(planes(p.narrow.at(name), true)));
-        }
-        p.backward(variant, second);
-        CHECK(bits_of(p) == bits_of(whole));
+  for (const int64_t projection : {0, 7}) {
+    const LstmDims dims{2, 5, 20, projection};
+    const std::vector<int32_t> lengths = {6, 6, 4, 2, 1, 0};
+    LstmSimProblem whole(dims, lengths);
+    whole.wants_dx = true;
+    whole.forward("portable");
+    whole.backward("portable");
+    for (const LstmRun first : {LstmRun::first, LstmRun::second}) {
+      const LstmRun second = first == LstmRun::first ? LstmRun::second : LstmRun::first;
+      const auto planes = [&](const std::vector<bf16>& values, bool early) {
+        const auto half = static_cast<ptrdiff_t>(values.size() / 2);
+        const bool front = early == (first == LstmRun::first);
+        return std::vector<bf16>(values.begin() + (front ? 0 : half),
+                                 values.end() - (front ? half : 0));
+      };
+      const auto untouched = [](const std::vector<bf16>& values) {
+        return std::all_of(values.begin(), values.end(),
+                           [](bf16 v) { return std::isnan(static_cast<float>(v)); });
+      };
+      INFO("projection " << projection << ", first " << (first == LstmRun::first ? 0 : 1));
+      LstmSimProblem p(dims, lengths);
+      p.wants_dx = true;
+      p.forward("portable", first);
+      for (const char* name : {"hn", "gates"}) {
+        CHECK(untouched(planes(p.narrow.at(name), false)));
+        CHECK_FALSE(untouched(planes(p.narrow.at(name), true)));
       }
+      p.forward("portable", second);
+      p.backward("portable", first);
+      for (const char* name : {"dh0", "dgates"}) {
+        CHECK(untouched(planes(p.narrow.at(name), false)));
+        CHECK_FALSE(untouched(planes(p.narrow.at(name), true)));
+      }
+      p.backward("portable", second);
+      CHECK(bits_of(p) == bits_of(whole));
     }
   }
   LstmSimProblem p({2, 5, 20, 0}, {3, 2});

@@ -56,7 +56,7 @@ TEST_CASE("a trial finds the variants that are wrong, and goes on behind those t
     CHECK((found[variant].us > 0) == (outcome == TrialRow::right));
   };
   for (const std::string variant :
-       {"portable", "fused", "cluster", "cluster_split", "grid", "slow", "quick"}) {
+       {"portable", "cluster", "cluster_split", "grid", "slow", "quick"}) {
     is(variant, TrialRow::right, "");
   }
   is("grid_cluster", TrialRow::declines, "");  // bf16 alone
@@ -89,12 +89,12 @@ TEST_CASE("where the first variant is not right nothing is tried against it") {
 TEST_CASE("noise chooses nothing: another variant is to be quicker by 15 percent") {
   TrialTable table;
   table.add({row(small, "portable", 11.5), row(small, "grid", 10.01), row(other, "portable", 11.5),
-             row(other, "grid", 10), row(other, "fused", 1, TrialRow::wrong)});
+             row(other, "grid", 10), row(other, "cluster_split", 1, TrialRow::wrong)});
   CHECK(chosen_of(table, small) == "portable");
   CHECK(chosen_of(table, other) == "grid");
   CHECK(line_of(table, other) ==
         "lstm_backward f32 h5 d1 n2: grid, 10.0 us a time step "
-        "(portable 11.5, fused wrong: why)");
+        "(portable 11.5, cluster_split wrong: why)");
   // A trial that is repeated replaces what it repeats, and no more.
   table.add({row(small, "portable", 3)});
   CHECK(chosen_of(table, small) == "portable");
@@ -104,9 +104,10 @@ TEST_CASE("noise chooses nothing: another variant is to be quicker by 15 percent
 
 TEST_CASE("a run that goes on keeps its kernels where they are right") {
   const Choice forward{Backend::sim, small.op, small.call_class, "grid"};
-  const Choice backward{Backend::sim, other.op, other.call_class, "fused"};
-  const std::map<std::string, std::string> text = {{"sim lstm_forward/f32 h5 d1 n2", "grid"},
-                                                   {"sim lstm_backward/f32 h5 d1 n2", "fused"}};
+  const Choice backward{Backend::sim, other.op, other.call_class, "cluster_split"};
+  const std::map<std::string, std::string> text = {
+      {"sim lstm_forward/f32 h5 d1 n2", "grid"},
+      {"sim lstm_backward/f32 h5 d1 n2", "cluster_split"}};
   CHECK(written({forward, backward}) == text);
   CHECK(choices_written(text) == std::vector<Choice>{backward, forward});
   CHECK(choices_written({{"", "v"}, {"sim", "v"}, {"cpu a/b", "v"}, {"sim/a b", "v"}}).empty());
@@ -127,7 +128,7 @@ TEST_CASE("a run that goes on keeps its kernels where they are right") {
   CHECK(after({backward})[backward_calls] == "portable");
   REQUIRE(changed.size() == 1);
   CHECK(changed[0] ==
-        "lstm_backward f32 h5 d1 n2 was computed by fused, which is not right here, "
+        "lstm_backward f32 h5 d1 n2 was computed by cluster_split, which is not right here, "
         "and is now by portable");
   // Of calls that were not tried here nothing is known against it; another device's do not count.
   Choice unknown = forward;
@@ -216,8 +217,8 @@ TEST_CASE("what was chosen runs where it takes the call, and a preference comes 
   args.run = LstmRun::first;  // is not tried
   CHECK(runs() == "portable");
   args.run = LstmRun::both;
-  prefer_variant("lstm_forward", "fused");
-  CHECK(runs() == "fused");
+  prefer_variant("lstm_forward", "cluster_split");
+  CHECK(runs() == "cluster_split");
   prefer_variant("lstm_forward", "");
   CHECK(runs() == "grid");
   set_choices({{Backend::sim, "lstm_forward", "f32 h8 d1 n4", "grid_cluster"}});

@@ -49,8 +49,7 @@ bool accepts(const char* variant, const Context& context, const void* args) {
                            sizeof(BackwardShared<bf16, 2, 1>));
   }
   if (a->run != LstmRun::both) return false;
-  if (!lstm_suits(variant, context.backend, a->dims, a->dy.dtype, a->layout.capacity.sequences))
-    return false;
+  if (!lstm_suits(variant, context.backend, a->dims, a->dy.dtype)) return false;
   bool fits = false;
   with_kernel<barrier>(*a, [&](const LaunchConfig& config, auto kernel) {
     fits = resident_clusters(config, kernel) > 0;

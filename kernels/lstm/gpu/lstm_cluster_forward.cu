@@ -48,8 +48,7 @@ bool accepts(const char* variant, const Context& context, const void* args) {
     return cluster_machine(cluster_forward<bf16, 2, 1, barrier>, sizeof(ForwardShared<bf16, 2, 1>));
   }
   if (a->run != LstmRun::both) return false;
-  if (!lstm_suits(variant, context.backend, a->dims, a->x.dtype, a->layout.capacity.sequences))
-    return false;
+  if (!lstm_suits(variant, context.backend, a->dims, a->x.dtype)) return false;
   bool fits = false;
   with_kernel<barrier>(*a, [&](const LaunchConfig& config, auto kernel) {
     fits = resident_clusters(config, kernel) > 0;

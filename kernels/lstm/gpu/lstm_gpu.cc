@@ -83,7 +83,7 @@ uint32_t* take_flags(Carver& carver, const LstmDims& dims) {
 
 bf16* take_exchange(Carver& carver, const Context& context, LstmPhase phase, const LstmDims& dims,
                     DType t, const PackedCapacity& capacity) {
-  if (!lstm_suits("grid_cluster", context.backend, dims, t, capacity.sequences)) return nullptr;
+  if (!lstm_suits("grid_cluster", context.backend, dims, t)) return nullptr;
   return carver.take<bf16>(static_cast<int64_t>(lstm_exchange_bytes(phase, dims, capacity)), 1);
 }
 

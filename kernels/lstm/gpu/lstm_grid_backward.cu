@@ -163,9 +163,8 @@ bool lstm_backward_grid_accepts(const Context& context, const void* args) {
   const auto* a = static_cast<const LstmBackwardArgs*>(args);
   if (a && a->run != LstmRun::both) return false;
   const LstmDims dims = a ? a->dims : LstmDims{1, 1, 1, 0};
-  const int64_t sequences = a ? a->layout.capacity.sequences : 1;
   const DType compute = a ? a->dy.dtype : DType::bf16;
-  if (!lstm_suits("grid", context.backend, dims, compute, sequences)) return false;
+  if (!lstm_suits("grid", context.backend, dims, compute)) return false;
   if (a && !starts_aligned(a->dgates)) return false;
   bool all = false;
   with_kernel(dims, compute,

@@ -182,8 +182,7 @@ bool lstm_forward_grid_cluster_accepts(const Context& context, const void* args)
   const auto* a = static_cast<const LstmForwardArgs*>(args);
   if (a && a->run != LstmRun::both) return false;
   const LstmDims dims = a ? a->dims : LstmDims{1, 1024, 1024, 0};
-  const int64_t sequences = a ? a->layout.capacity.sequences : 1;
-  if (!lstm_suits("grid_cluster", context.backend, dims, a ? a->x.dtype : DType::bf16, sequences))
+  if (!lstm_suits("grid_cluster", context.backend, dims, a ? a->x.dtype : DType::bf16))
     return false;
   bool all = false;
   with_kernel(dims, [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });

@@ -148,8 +148,7 @@ bool suits(Backend backend, const Args& a) {
     if (layer.dims.hidden != lowest.dims.hidden || layer.dims.projection != 0) return false;
   }
   return wavefront_of(a).chunks >= 2 &&
-         lstm_suits("cluster_split", backend, lowest.dims, lstm_compute_dtype(lowest),
-                    lowest.layout.capacity.sequences);
+         lstm_suits("cluster_split", backend, lowest.dims, lstm_compute_dtype(lowest));
 }
 
 }  // namespace
