@@ -331,16 +331,16 @@ void add_persistent(Suite& suite) {
                         {600, {2, 2, 1}},
                         {990, {2, 2, 2, 2, 2, 1, 1, 1, 1}}};
   // The variants that cut such a size in a way of their own. (Two directions with H = 260 are more
-  // clusters, to which `cluster` gives more sequences; elsewhere no more than blocks, so that of
-  // the largest one number of directions is enough.)
+  // clusters, to which `cluster_split` gives more sequences; elsewhere no more than blocks, so that
+  // of the largest one number of directions is enough.)
   using Names = std::optional<std::vector<std::string>>;
   const auto simulated = [](int64_t hidden, int directions) -> Names {
     if (hidden < 250) return {};
     if (hidden == 600 && directions == 1) return Names::value_type{};
     if (hidden == 990 && directions == 2) return Names::value_type{};
     if (hidden > 500) return {{"grid", "grid_cluster"}};
-    if (hidden == 260 && directions == 2) return {{"cluster", "cluster_split"}};
-    return {{"cluster", "cluster_split", "grid", "grid_cluster"}};
+    if (hidden == 260 && directions == 2) return Names::value_type{"cluster_split"};
+    return {{"cluster_split", "grid", "grid_cluster"}};
   };
   for (const auto& [hidden, lengths, all_directions] : sizes) {
     for (int directions : all_directions) {
@@ -367,8 +367,7 @@ void add_persistent(Suite& suite) {
   for (int32_t n = 0; n < 19; ++n) projected.push_back(3 - n / 8);
   Shape s = {130, 2, 0, 2, DType::f32, two_tiles};
   s.states = true, s.dx = false, s.spare = 3;
-  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false,
-          {{"cluster", "cluster_split", "grid"}});
+  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false, {{"cluster_split", "grid"}});
   // More than one tile of sequences and of columns in the portable GPU kernels, projected.
   s = {70, 2, 66, 2, DType::f32, projected};
   s.states = true;

@@ -180,7 +180,6 @@ constexpr auto variants(Gpu... gpu) {
   BACKEND(Args, function, name, Role::named, space::function##_accepts)
 #define RONDO_LSTM_LOOPS_ON(BACKEND, space, Args, stem)                                  \
   BACKEND(Args, stem##_portable, "portable", Role::standard, lstm_gpu_accepts<Args>),    \
-      RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_cluster, "cluster"),             \
       RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_cluster_split, "cluster_split"), \
       RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_grid_cluster, "grid_cluster"),   \
       RONDO_LSTM_CANDIDATE(BACKEND, space, Args, stem##_grid, "grid")

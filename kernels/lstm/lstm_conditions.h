@@ -25,7 +25,6 @@ inline constexpr int64_t lstm_unbounded = std::numeric_limits<int64_t>::max();
 
 inline constexpr LstmConditions lstm_conditions[] = {
     // f32: beyond, R does not fit into the registers of a cluster (docs/kernels/lstm_gpu.md).
-    {"cluster", 1, 512, 256, false, 90, "a cluster that fits"},
     {"cluster_split", 1, 512, 256, false, 90, "a cluster that fits"},
     // Below, a cluster holds all of R.
     {"grid_cluster", 513, 1024, 0, false, 90, "all blocks resident; polls"},

@@ -3,9 +3,8 @@
 //
 //   portable      per time step a product by the gemm op, of all directions, and a launch for the
 //                 cells (twice with a projection)
-//   cluster       the time loop in one launch, R in registers, h (or dh) exchanged through
-//                 distributed shared memory
-//   cluster_split the same kernels with the barrier of the cluster in two, stores and loads of
+//   cluster_split the time loop in one launch, R in registers, h (or dh) exchanged through
+//                 distributed shared memory; a barrier of the cluster in two, stores and loads of
 //                 memory between its parts
 //   grid          the time loop in one cooperative launch, R in registers or shared memory, h (or
 //                 dgates) exchanged through memory, a flag per block and step
@@ -37,18 +36,14 @@ bool lstm_gpu_accepts(const Context&, const void* args) {
   return lstm_compute_dtype(*static_cast<const Args*>(args)) != DType::f64;
 }
 
-RONDO_DECLARE_GPU(lstm_forward_cluster, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_forward_cluster_split, LstmForwardArgs);
-RONDO_DECLARE_GPU(lstm_backward_cluster, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_cluster_split, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_forward_grid, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_grid, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_forward_grid_cluster, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_grid_cluster, LstmBackwardArgs);
 namespace sim {
-bool lstm_forward_cluster_accepts(const Context&, const void* args);
 bool lstm_forward_cluster_split_accepts(const Context&, const void* args);
-bool lstm_backward_cluster_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_split_accepts(const Context&, const void* args);
 bool lstm_forward_grid_accepts(const Context&, const void* args);
 bool lstm_backward_grid_accepts(const Context&, const void* args);
@@ -56,9 +51,7 @@ bool lstm_forward_grid_cluster_accepts(const Context&, const void* args);
 bool lstm_backward_grid_cluster_accepts(const Context&, const void* args);
 }  // namespace sim
 namespace cuda {
-bool lstm_forward_cluster_accepts(const Context&, const void* args);
 bool lstm_forward_cluster_split_accepts(const Context&, const void* args);
-bool lstm_backward_cluster_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_split_accepts(const Context&, const void* args);
 bool lstm_forward_grid_accepts(const Context&, const void* args);
 bool lstm_backward_grid_accepts(const Context&, const void* args);

@@ -254,7 +254,7 @@ def test_wrong_kernels():
         ("=portable", "expected OP=VARIANT"),
         ("frobnicate=portable", "no op is called 'frobnicate'; the ops are beam_search, "),
         ("lstm_forward=portable,lstm_backward=fast",
-         "op 'lstm_backward' has no variant 'fast' for sim; it has portable, cluster, "),
+         "op 'lstm_backward' has no variant 'fast' for sim; it has portable, cluster_split, "),
         ("lstm_forward=avx2", "op 'lstm_forward' has no variant 'avx2' for sim"),
     ]:
         fails("train", "--device", "sim", "--kernels", choice, errs=text)

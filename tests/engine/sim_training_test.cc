@@ -238,7 +238,7 @@ TEST_CASE("simulated GPU: a CTC model trains through every variant of the LSTM",
     CHECK(chosen_lstm(DType::f32) == "portable portable");
     train_side_by_side(transcriber, 2, DType::bf16, OptimizerOptions::adamw);
   }
-  for (const char* variant : {"cluster", "cluster_split", "grid"}) {
+  for (const char* variant : {"cluster_split", "grid"}) {
     const PreferredLstm preferred(variant);
     for (DType compute : {DType::f32, DType::bf16}) {
       CHECK(chosen_lstm(compute) == str(variant, " ", variant));

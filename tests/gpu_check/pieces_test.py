@@ -45,7 +45,7 @@ class Pieces(unittest.TestCase):
 
     # The LSTM's kernels that stay for many steps, and poll.
     PERSISTENT = {f"lstm_{way}/{variant}" for way in ("forward", "backward")
-                  for variant in ("cluster", "cluster_split", "grid_cluster", "grid")}
+                  for variant in ("cluster_split", "grid_cluster", "grid")}
     PERSISTENT |= {"lstm_stack_forward/wavefront", "lstm_stack_backward/wavefront"}
 
     def test_the_persistent_kernels_run_twice_before_any_other(self):
@@ -135,9 +135,9 @@ class Pieces(unittest.TestCase):
 
     def test_a_step_is_a_share_of_its_run_in_a_row(self):
         rows = [{"op": "lstm_forward", "case": "steps_h256_b8_t200_d1_bf16", "variant": v, "median_us": 900.0, **more}
-                for v, more in (("cluster", {"stream_us": 200.0}), ("grid", {}))]
+                for v, more in (("cluster_split", {"stream_us": 200.0}), ("grid", {}))]
         self.assertEqual(figures.per_step_times(rows + [{"op": "lstm_forward", "case": "x_t3_", "status": "failed"}]),
-                         {"steps_h256_b8_t200_d1_bf16": {"lstm_forward": {"cluster": 1.0, "grid": 4.5}}})
+                         {"steps_h256_b8_t200_d1_bf16": {"lstm_forward": {"cluster_split": 1.0, "grid": 4.5}}})
 
     def test_steps_and_training_steps_are_timed_by_every_variant_of_the_lstm(self):
         for op in sections.LSTM_OPS:

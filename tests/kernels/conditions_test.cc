@@ -51,13 +51,13 @@ TEST_CASE("every variant says what it asks for") {
 }
 
 TEST_CASE("the LSTM's variants take what their conditions say, to the last H") {
-  CHECK_THAT(words("lstm_forward", "cluster"),
+  CHECK_THAT(words("lstm_forward", "cluster_split"),
              Contains("bf16, or f32 up to H = 256; H <= 512; no projection"));
-  CHECK(takes_lstm("cluster", 512, DType::bf16));
-  CHECK_FALSE(takes_lstm("cluster", 513, DType::bf16));
-  CHECK(takes_lstm("cluster", 256, DType::f32));
-  CHECK_FALSE(takes_lstm("cluster", 257, DType::f32));
-  CHECK_FALSE(takes_lstm("cluster", 512, DType::bf16, 8));
+  CHECK(takes_lstm("cluster_split", 512, DType::bf16));
+  CHECK_FALSE(takes_lstm("cluster_split", 513, DType::bf16));
+  CHECK(takes_lstm("cluster_split", 256, DType::f32));
+  CHECK_FALSE(takes_lstm("cluster_split", 257, DType::f32));
+  CHECK_FALSE(takes_lstm("cluster_split", 512, DType::bf16, 8));
 
   CHECK_THAT(words("lstm_backward", "grid"), Contains("f32 or bf16; H <= 1024; no projection"));
   for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -49,7 +49,7 @@ TEST_CASE("the table of conditions says which shapes the simulated variants take
   const LstmDims small{1, 4, 512, 0}, large{1, 4, 513, 0};
   CHECK_FALSE(lstm_suits("grid_cluster", Backend::cuda, small, DType::bf16));
   CHECK(lstm_suits("grid_cluster", Backend::cuda, large, DType::bf16));
-  CHECK_FALSE(lstm_suits("cluster", Backend::cuda, large, DType::bf16));
+  CHECK_FALSE(lstm_suits("cluster_split", Backend::cuda, large, DType::bf16));
 }
 
 TEST_CASE("on GPUs portable alone takes projections and every H, and no variant takes f64") {
@@ -89,8 +89,7 @@ TEST_CASE("variants on GPUs are those of the table, and all but the first wait f
 
 // A NaN with all bits set is what the exchanged memory of grid_cluster holds before results.
 TEST_CASE("NaN spoils its own sequence alone, and no kernel waits for it") {
-  for (const std::string variant :
-       {"portable", "cluster", "cluster_split", "grid_cluster", "grid"}) {
+  for (const std::string variant : {"portable", "cluster_split", "grid_cluster", "grid"}) {
     INFO(variant);
     LstmSimProblem p({2, 3, 17, 0}, {4, 3, 3});
     constexpr size_t width = 2 * 17, spoilt = 1;
@@ -125,7 +124,7 @@ TEST_CASE("f32 in clusters takes the smallest weights, and hides no NaN") {
   for (LstmSimProblem* problem : {&p, &want}) {
     std::copy(std::begin(small), std::end(small), problem->wide["r0"].begin());
   }
-  p.forward("cluster");
+  p.forward("cluster_split");
   want.forward("portable");
   for (size_t i = 0; i < p.wide["y"].size(); ++i) {
     CHECK(std::abs(p.wide["y"][i] - want.wide["y"][i]) <= 1e-6f);
@@ -133,7 +132,7 @@ TEST_CASE("f32 in clusters takes the smallest weights, and hides no NaN") {
   for (const uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xffc00001u, 0x7f800000u}) {
     INFO(std::hex << bits);
     std::memcpy(&p.wide["r0"][4], &bits, sizeof bits);
-    p.forward("cluster");
+    p.forward("cluster_split");
     CHECK(std::isnan(p.wide["y"][0]));        // whose row it is
     CHECK_FALSE(std::isnan(p.wide["y"][1]));  // which has not met it in the first frame
     CHECK(std::isnan(p.wide["y"][2 * 6 + 1]));
@@ -141,7 +140,7 @@ TEST_CASE("f32 in clusters takes the smallest weights, and hides no NaN") {
 }
 
 TEST_CASE("f32 has the same bits in every order of threads") {
-  for (const std::string variant : {"cluster", "grid", "portable"}) {
+  for (const std::string variant : {"cluster_split", "grid", "portable"}) {
     std::vector<std::vector<float>> seen;
     for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
       set_sim_options({order, 11});
@@ -163,8 +162,7 @@ TEST_CASE("f32 has the same bits in every order of threads") {
 }
 
 TEST_CASE("the variants give the same bits in every order of threads") {
-  for (const std::string variant :
-       {"portable", "cluster", "cluster_split", "grid_cluster", "grid"}) {
+  for (const std::string variant : {"portable", "cluster_split", "grid_cluster", "grid"}) {
     std::vector<std::vector<uint16_t>> seen;
     for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
       set_sim_options({order, 11});
@@ -258,7 +256,7 @@ TEST_CASE("directions computed one at a time on GPUs have the bits of both at on
     }
   }
   LstmSimProblem p({2, 5, 20, 0}, {3, 2});
-  for (const std::string variant : {"cluster", "cluster_split", "grid", "grid_cluster"}) {
+  for (const std::string variant : {"cluster_split", "grid", "grid_cluster"}) {
     INFO(variant);
     CHECK_THROWS_WITH(p.forward(variant, LstmRun::first), Catch::Contains("does not take"));
   }

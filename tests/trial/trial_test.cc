@@ -55,8 +55,7 @@ TEST_CASE("a trial finds the variants that are wrong, and goes on behind those t
     CHECK(found[variant].why.find(why) != std::string::npos);
     CHECK((found[variant].us > 0) == (outcome == TrialRow::right));
   };
-  for (const std::string variant :
-       {"portable", "cluster", "cluster_split", "grid", "slow", "quick"}) {
+  for (const std::string variant : {"portable", "cluster_split", "grid", "slow", "quick"}) {
     is(variant, TrialRow::right, "");
   }
   is("grid_cluster", TrialRow::declines, "");  // bf16 alone
@@ -69,7 +68,7 @@ TEST_CASE("a trial finds the variants that are wrong, and goes on behind those t
   is("other_bits", TrialRow::wrong, "y: other bits in a second run");
   is("traps", TrialRow::ended, "SIGABRT");
   is("never_ends", TrialRow::ended, "did not end within 15000 ms");
-  CHECK(backward >= 5);
+  CHECK(backward == 4);  // portable, cluster_split, grid_cluster, grid
 
   TrialTable table;
   table.add(rows);

@@ -40,10 +40,10 @@ CTC_OPS = ["ctc", "ctc_chunk_alpha", "ctc_chunk_grad", "linear_ctc", "linear_ctc
 DTYPES = ["bf16", "f32"]
 # The variants of LSTM_OPS by which a training step is timed, each by name, in order of priority: tasks of training_task.py
 # and types, and those that take them there (kernels/lstm/lstm_conditions.h).
-FAMILIES = {("bilstm", "bf16"): ["cluster", "cluster_split", "grid", "portable"],
+FAMILIES = {("bilstm", "bf16"): ["cluster_split", "grid", "portable"],
             ("bilstm", "f32"): ["grid", "portable"],
             ("brain_to_text", "bf16"): ["grid_cluster", "grid", "portable"],
-            ("algoperf", "f32"): ["cluster", "cluster_split", "grid", "portable"]}
+            ("algoperf", "f32"): ["cluster_split", "grid", "portable"]}
 OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after bilstm
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
@@ -92,7 +92,7 @@ HIGHEST_WER = 0.03
 # A rehearsal: the same programs with the same options where there is no GPU, on little.
 REHEARSED = {"lstm_twice": ["--part", "1/90"], "ctc_twice": ["--part", "1/90"], "others_twice": ["--part", "1/60"],
              "full_size": ["bench_h128_b1_t100_d1_bf16"],
-             "steps": ["steps_h256_b8_t200_d1_bf16", "--variant", "cluster"],
+             "steps": ["steps_h256_b8_t200_d1_bf16", "--variant", "cluster_split"],
              "bench": ["ctc/bench/f32/T100N32V32", "bench/f64/8/count"],
              "digits": ["training.max_steps=2"],
              "families": ["model.hidden=8", "model.layers=1", "training.max_steps=8"],
@@ -103,7 +103,7 @@ END = 2000  # characters kept of what a program said
 
 
 def family_steps():
-    """{name: (task, type, family)} of what section families times; names are "bilstm bf16 cluster"."""
+    """{name: (task, type, family)} of what section families times; names are "bilstm bf16 cluster_split"."""
     return {f"{task} {dtype} {family}": (task, dtype, family)
             for (task, dtype), families in FAMILIES.items() for family in families}
 

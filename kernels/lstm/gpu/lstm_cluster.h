@@ -6,7 +6,9 @@
 // sequence. Block `rank` owns 32 cells, their states and their four gates. Products
 // (lstm_cluster_product.h) have the weights as A and the sequences as B (8 to a tile).
 //
-// Each kernel exists with either Barrier; the numbers are the same bits.
+// A step ends with a barrier of the cluster in two parts. A block arrives as soon as what other
+// blocks wait for is stored. While its arrival is on its way it stores outputs, which would have
+// held the arrival up, and asks for the inputs of the next step. Then it waits.
 #pragma once
 
 #include <type_traits>
@@ -19,11 +21,6 @@ namespace cluster {
 
 constexpr int threads = 256, warps = 8;
 constexpr int block_cells = 32, tile_sequences = 8;
-
-// How a step ends. `whole`: cluster_sync; a step's outputs go to memory after it, the next step's
-// inputs are asked for before it. `split`: what other blocks wait for is stored, the block arrives,
-// and both happen while the arrival is on its way, before the wait.
-enum class Barrier { whole, split };
 
 // A number of compute type T in shared memory, where nothing is constructed.
 template <class T>

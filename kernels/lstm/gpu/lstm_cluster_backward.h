@@ -161,37 +161,38 @@ __device__ void send_parts(const Product& product, int active, int buffer, const
   }
 }
 
-// The thread's dz of one tile to memory, as it has put it into shared memory itself.
+// The thread's dz to memory, as it has put them into shared memory itself.
 template <class T, int blocks, int tiles>
-__device__ void store_gradients(const Backward<T>& b, const Step& step, int tile, const Place& p,
+__device__ void store_gradients(const Backward<T>& b, const Step& step, const Place& p,
                                 const BackwardShared<T, blocks, tiles>& s) {
   const int64_t H = b.shape.hidden;
-  const int n = p.sequence(tile);
-  if (n >= step.active || p.unit >= H) return;
-  T* to = b.dgates + b.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
-  RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) to[g * H] = from_stored(s.dz[n][g * block_cells + p.lane]);
-}
-
-// dh that came back through R; and dz to memory, unless that was done before the wait.
-template <Barrier barrier, class T, int blocks, int tiles>
-__device__ void receive_parts(const Backward<T>& b, Cells<T, tiles>& cells, const Step& step,
-                              int buffer, const Place& p,
-                              const BackwardShared<T, blocks, tiles>& s) {
   RONDO_UNROLL_ALL
   for (int tile = 0; tile < tiles; ++tile) {
-    if (p.sequence(tile) >= step.active || p.unit >= b.shape.hidden) continue;
+    const int n = p.sequence(tile);
+    if (n >= step.active || p.unit >= H) continue;
+    T* to = b.dgates + b.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
+    RONDO_UNROLL_ALL
+    for (int g = 0; g < 4; ++g) to[g * H] = from_stored(s.dz[n][g * block_cells + p.lane]);
+  }
+}
+
+// dh that came back through R.
+template <class T, int blocks, int tiles>
+__device__ void receive_parts(Cells<T, tiles>& cells, const Step& step, int buffer, const Place& p,
+                              int64_t H, const BackwardShared<T, blocks, tiles>& s) {
+  RONDO_UNROLL_ALL
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (p.sequence(tile) >= step.active || p.unit >= H) continue;
     float sum = 0;
     RONDO_UNROLL_ALL
     for (int from = 0; from < blocks; ++from) sum += s.inbox[buffer][from][tile][p.warp][p.lane];
     cells.dh[tile] = sum;
-    if constexpr (barrier == Barrier::whole) store_gradients(b, step, tile, p, s);
   }
 }
 
 // The sequences of the calling cluster, in direction d: all their steps, on every thread of a
 // block.
-template <class T, int blocks, int tiles, Barrier barrier>
+template <class T, int blocks, int tiles>
 __device__ void run_sequences(const Backward<T>& b, int64_t d) {
   if (!RONDO_SM90) return;
   using Shared = BackwardShared<T, blocks, tiles>;
@@ -217,17 +218,11 @@ __device__ void run_sequences(const Backward<T>& b, int64_t d) {
     backward_cells(cells, now, p, b.shape.hidden, s);
     __syncthreads();
     send_parts(product, now.active, buffer, p, s);
-    if constexpr (barrier == Barrier::whole) {
-      cells.load_step(b, share, next, after_next, p);
-      cluster_sync();
-    } else {
-      cluster_arrive();
-      RONDO_UNROLL_ALL
-      for (int tile = 0; tile < tiles; ++tile) store_gradients(b, now, tile, p, s);
-      cells.load_step(b, share, next, after_next, p);
-      cluster_wait();
-    }
-    receive_parts<barrier>(b, cells, now, buffer, p, s);
+    cluster_arrive();
+    store_gradients(b, now, p, s);
+    cells.load_step(b, share, next, after_next, p);
+    cluster_wait();
+    receive_parts(cells, now, buffer, p, b.shape.hidden, s);
     now = next;
     next = after_next;
   }

@@ -8,8 +8,7 @@
 // step before.
 //
 // The rows of a warp are its four cells' i, f, g, o, so that a thread pair (16 lanes apart) holds
-// the gates of a cell in two sequences, and each computes one after an exchange. Global stores wait
-// until the barrier is behind, or the block has arrived at it, or it would wait for them.
+// the gates of a cell in two sequences, and each computes one after an exchange.
 #pragma once
 
 #include "kernels/lstm/gpu/lstm_cluster_product.h"
@@ -161,7 +160,7 @@ __device__ void share_h(T (&h)[rows][stride], int active, const Place& p) {
 
 // The sequences of the calling cluster, in direction d: all their steps, on every thread of a
 // block.
-template <class T, int blocks, int tiles, Barrier barrier>
+template <class T, int blocks, int tiles>
 __device__ void run_sequences(const Forward<T>& f, int64_t d) {
   if (!RONDO_SM90) return;
   using Shared = ForwardShared<T, blocks, tiles>;
@@ -176,7 +175,7 @@ __device__ void run_sequences(const Forward<T>& f, int64_t d) {
   Cells<T, tiles> cells = {};
   cells.load_states(f, share, p);
   const auto frame_at = [&](int64_t step) { return load_frame(f.shape.layout, share, p.d, step); };
-  Step before = {0, 0}, now = step_of(share, frame_at(0));
+  Step now = step_of(share, frame_at(0));
   Frame following = frame_at(1);
   cells.load_pre(f, now, p);
   cluster_sync();
@@ -184,7 +183,6 @@ __device__ void run_sequences(const Forward<T>& f, int64_t d) {
     const Step after = step_of(share, following);
     following = frame_at(step + 2);
     const int buffer = static_cast<int>(step % 2);
-    if constexpr (barrier == Barrier::whole) cells.store_step(f, before, p);
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       if (tile * tile_sequences >= now.active) continue;
@@ -200,21 +198,14 @@ __device__ void run_sequences(const Forward<T>& f, int64_t d) {
         s.h[1 - buffer][p.sequence(tile)][p.unit] = to_stored(cells.h[tile]);
       }
     }
-    if constexpr (barrier == Barrier::whole) cells.load_pre(f, after, p);
     __syncthreads();
     share_h<blocks>(s.h[1 - buffer], now.active, p);
-    if constexpr (barrier == Barrier::whole) {
-      cluster_sync();
-    } else {
-      cluster_arrive();
-      cells.store_step(f, now, p);
-      cells.load_pre(f, after, p);
-      cluster_wait();
-    }
-    before = now;
+    cluster_arrive();
+    cells.store_step(f, now, p);
+    cells.load_pre(f, after, p);
+    cluster_wait();
     now = after;
   }
-  if constexpr (barrier == Barrier::whole) cells.store_step(f, before, p);
   cells.store_states(f, share, p);
 }
 

@@ -10,7 +10,7 @@
 namespace rondo::RONDO_GPU {
 namespace {
 
-using cluster::Barrier, cluster::backward::Backward, cluster::forward::Forward;
+using cluster::backward::Backward, cluster::forward::Forward;
 
 // What every launch of a call is told of time.
 struct Chunks {
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(cluster::threads, 1)
   f.y = layer.y;
   f.gates = layer.gates;
   f.cells = layer.cells;
-  cluster::forward::run_sequences<T, blocks, tiles, Barrier::split>(f, 0);
+  cluster::forward::run_sequences<T, blocks, tiles>(f, 0);
 }
 
 template <class T, int blocks, int tiles>
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(cluster::threads, 1)
   b.dh = layer.dh;
   b.dcn = b.dc0 = layer.dc;
   b.dgates = layer.dgates;
-  cluster::backward::run_sequences<T, blocks, tiles, Barrier::split>(b, 0);
+  cluster::backward::run_sequences<T, blocks, tiles>(b, 0);
 }
 
 // Of either pass: its kernels, and a layer's arrays.
