@@ -16,7 +16,7 @@ RUN = 0.003        # assumed: seconds of a case's run, most of them for allocati
 TIMED = 2 * 0.02   # of a case that is timed: runs that are waited for, and runs in a row
 PROCESS = 3        # assumed: a process that opens a GPU and loads its kernels
 # Assumed, for what trains or is another's program: seconds.
-ASSUMED = {"vocabulary": 8, "families": 7 * len(sections.family_steps()), "digits": 75, "training_step": 120,
+ASSUMED = {"vocabulary": 8, "trial": 30, "families": 7 * len(sections.family_steps()), "digits": 75, "training_step": 120,
            "torch_ctc": 20, "peers": 20, "sanitizer": 110, "profile": 35, "nccl": 15}
 PATIENCE = 900  # seconds for the measurement of a section
 SMALL = 1 << 20  # bytes of a case whose time is not that of its bytes

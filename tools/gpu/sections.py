@@ -7,6 +7,7 @@ kernel that crashes, hangs or loses the GPU costs its own case alone.
 import collections
 import dataclasses
 import glob
+import os
 import pathlib
 import shutil
 import statistics
@@ -23,8 +24,8 @@ from watch import json_lines
 # The two commands: their sections in order of priority, with seconds. Nine minutes each. The first says
 # which kernels are right and which family of LSTM kernels trains fastest, the second how fast kernels are.
 COMMANDS = {
-    "prove": {"vocabulary": 15, "lstm_twice": 85, "full_size": 75, "families": 100, "steps": 40, "ctc_twice": 45,
-              "others_twice": 95, "digits": 85},
+    "prove": {"vocabulary": 15, "trial": 35, "lstm_twice": 85, "full_size": 75, "families": 100, "steps": 40, "ctc_twice": 45,
+              "others_twice": 60, "digits": 85},
     "measure": {"training_step": 130, "bench": 190, "torch_ctc": 25, "peers": 25, "sanitizer": 110, "profile": 40,
                 "nccl": 20}}
 # Seconds without a word after which a kernel is taken to hang (polls give up before), and the same where
@@ -95,6 +96,7 @@ REHEARSED = {"lstm_twice": ["--part", "1/90"], "ctc_twice": ["--part", "1/90"], 
              "steps": ["steps_h256_b8_t200_d1_bf16", "--variant", "cluster_split"],
              "bench": ["ctc/bench/f32/T100N32V32", "bench/f64/8/count"],
              "digits": ["training.max_steps=2"],
+             "trial": ["model.hidden=8", "model.layers=1", "data.batch_frames=1600"],
              "families": ["model.hidden=8", "model.layers=1", "training.max_steps=8"],
              "training_step": ["model.hidden=8", "model.layers=1", "training.max_steps=8"]}
 STEPS = 25  # of a training run that is timed
@@ -159,10 +161,12 @@ class Check:
     def rehearsed(self, section):
         return REHEARSED[section] if self.rehearses else []
 
-    def run(self, *command, plain=False):
-        """(exit status or None when out of time, standard output, standard error)."""
-        ended = watch.run(command, None if plain else self.environment,
-                          max(self.end, time.monotonic() + 1))
+    def run(self, *command, plain=False, trial=None):
+        """(exit status or None when out of time, standard output, standard error). `trial`: RONDO_TRIAL."""
+        environment = None if plain else self.environment
+        if trial:
+            environment = {**(environment or os.environ), "RONDO_TRIAL": trial}
+        ended = watch.run(command, environment, max(self.end, time.monotonic() + 1))
         return ended.status, ended.out, ended.err
 
     def cases(self, *options, end=None, silence=SILENCE):
@@ -187,6 +191,22 @@ class Check:
         status, out, err = self.run(self.simt_test)
         return {"status": "passed" if status == 0 else "failed", "exit": status,
                 "detail": (out + err).strip()[-END:]}
+
+    def trial(self):
+        """What rondo itself finds of the kernels that a model needs, before its first step."""
+        if self.rondo is None:
+            return {"status": "skipped", "detail": "rondo is not built"}
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory)
+            task = training_task.TASKS["bilstm"]
+            config = training_task.write_config(folder, training_task.write_corpus(folder / "bilstm", task), task, "bf16")
+            status, out, err = self.run(self.rondo, "train", config, "training.max_steps=1", "--device", self.kernels,
+                                        f"training.checkpoint_dir={folder / 'run'}", *self.rehearsed("trial"), trial="on")
+        tried = [line for line in out.splitlines() if line.startswith("tried ")]
+        warnings = [line for line in (out + err).splitlines() if line.startswith("warning: ")]
+        good = status == 0 and tried and not warnings
+        return {"status": "passed" if good else "failed", "exit": status, "complete": status is not None, "tried": tried,
+                "warnings": warnings, "detail": "" if good else (out + err)[-END:]}
 
     def lstm_twice(self):
         return self.twice("lstm_twice")
@@ -323,7 +343,7 @@ class Check:
             steps = {name: steps[name] for name in last.values()}
         ours = self.step_times("families", {
             name: (task, dtype, [] if self.rehearses else named_kernels(family))
-            for name, (task, dtype, family) in steps.items()})
+            for name, (task, dtype, family) in steps.items()}, trial="off")
         timed = {name: times["median_ms"] for name, times in ours.items() if "median_ms" in times}
         fastest = {group: min(names, key=timed.get) for group in map(" ".join, FAMILIES)
                    if (names := [n for n in timed if n.rpartition(" ")[0] == group])}
@@ -332,7 +352,7 @@ class Check:
         return {"status": "passed" if good else "failed", "ours": ours, "fastest": fastest,
                 "detail": "; ".join(f"{n}: {t['detail'].strip()[-200:]}" for n, t in ours.items() if "detail" in t)}
 
-    def step_times(self, section, steps):
+    def step_times(self, section, steps, trial=None):
         """{name: {median_ms, min_ms, steps, loss} or {exit, detail}} of rondo's training steps; steps: {name: (task, dtype,
         options)}. Those that take none of a family's kernels have no time."""
         ours = {}
@@ -348,7 +368,7 @@ class Check:
                 config = training_task.write_config(folder, manifests[task_name], task, dtype)
                 code, out, err = self.run(
                     self.rondo, "train", config, f"training.max_steps={STEPS}", "--device", self.trainer,
-                    f"training.checkpoint_dir={run}", *options, *self.rehearsed(section))
+                    f"training.checkpoint_dir={run}", *options, *self.rehearsed(section), trial=trial)
                 log = run / "log.jsonl"
                 times, loss = figures.step_times(log.read_text(), task) if log.exists() else ([], None)
                 if code != 0 or not times or DECLINED in err:
