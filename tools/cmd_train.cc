@@ -28,6 +28,7 @@
 #include "engine/train/training_report.h"
 #include "engine/train/training_setup.h"
 #include "engine/train/training_strategy.h"
+#include "engine/trial/trial.h"
 #include "kernels/base/error.h"
 #include "tools/build_id.h"
 #include "tools/command.h"

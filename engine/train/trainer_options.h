@@ -12,7 +12,6 @@
 #include "engine/config/metric.h"
 #include "engine/data/audio/waveform.h"
 #include "engine/data/image/grey_image.h"
-#include "kernels/base/error.h"
 #include "kernels/devices.h"
 
 namespace rondo {
@@ -49,13 +48,6 @@ class TrainingObserver {
   virtual void message(const std::string& text) { static_cast<void>(text); }
   virtual void stepped(const Step& step) { static_cast<void>(step); }
   virtual void validated(const Validation& validation) { static_cast<void>(validation); }
-};
-
-// What train() throws before the first step where no variant of a kernel that the model needs is
-// right on the device.
-class UnfitDevice : public InputError {
- public:
-  using InputError::InputError;
 };
 
 struct TrainerOptions {

@@ -18,6 +18,7 @@
 #include "engine/parallel/child_process.h"
 #include "engine/reduce/ranks.h"
 #include "engine/trial/trial_table.h"
+#include "kernels/base/error.h"
 #include "kernels/devices.h"
 
 namespace rondo {
@@ -26,14 +27,21 @@ namespace rondo {
 // not below `sequences`; the largest first.
 std::vector<TriedCalls> tried_calls(const Graph& graph, int64_t sequences);
 
+// What train() throws before the first step where no variant of a kernel that the model needs is
+// right on the device.
+class UnfitDevice : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 struct TrialSettings {
   // A program whose command `try-kernels` runs trials as that of `rondo` does.
   std::string helper = ChildProcess::itself;
   std::vector<std::string> arguments = {"rondo", "try-kernels"};
   // A variant is given up that says nothing for so long, and what is left when all took so long.
   std::chrono::milliseconds patience{4000}, longest{30000};
-  bool again = false;          // what the cache knows too
-  std::vector<Choice> before;  // of a run that goes on
+  bool again = false;                // what the cache knows too
+  std::vector<KernelChoice> before;  // of a run that goes on
   // Hears that a trial of so many classes of calls begins, on the rank that tries.
   std::function<void(size_t calls)> begins;
   // Hears of each variant that is tried.
@@ -48,7 +56,7 @@ std::vector<TrialRow> run_trials(const DeviceId& device, const std::vector<Tried
 
 struct TrialOutcome {
   TrialTable table;                   // empty where nothing is tried
-  std::vector<Choice> choices;        // what runs from now on
+  std::vector<KernelChoice> choices;  // what runs from now on
   std::vector<std::string> messages;  // for a person
   std::vector<std::string> changed;   // as choices_after()
   // Of the calls asked for there is one that no variant of is right.

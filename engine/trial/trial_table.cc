@@ -76,25 +76,26 @@ std::string chosen_of(const TrialTable& table, const TriedCalls& calls) {
   return quickest->us * worth <= first->us ? quickest->variant : first->variant;
 }
 
-std::vector<Choice> choices_of(const TrialTable& table, Backend backend) {
-  std::vector<Choice> choices;
+std::vector<KernelChoice> choices_of(const TrialTable& table, Backend backend) {
+  std::vector<KernelChoice> choices;
   for (const TrialRow& row : table.rows) {
-    Choice choice = {backend, row.calls.op, row.calls.call_class, chosen_of(table, row.calls)};
+    KernelChoice choice = {backend, row.calls.op, row.calls.call_class,
+                           chosen_of(table, row.calls)};
     const bool is_new = std::find(choices.begin(), choices.end(), choice) == choices.end();
     if (is_new && !choice.variant.empty()) choices.push_back(std::move(choice));
   }
   return choices;
 }
 
-std::map<std::string, std::string> written(const std::vector<Choice>& choices) {
+std::map<std::string, std::string> written(const std::vector<KernelChoice>& choices) {
   std::map<std::string, std::string> text;
-  for (const Choice& c : choices)
+  for (const KernelChoice& c : choices)
     text[str(name_of(c.backend), " ", c.op, "/", c.call_class)] = c.variant;
   return text;
 }
 
-std::vector<Choice> choices_written(const std::map<std::string, std::string>& text) {
-  std::vector<Choice> choices;
+std::vector<KernelChoice> choices_written(const std::map<std::string, std::string>& text) {
+  std::vector<KernelChoice> choices;
   for (const auto& [calls, variant] : text) {
     const size_t space = calls.find(' '), slash = calls.find('/');
     if (space == std::string::npos || slash == std::string::npos || slash < space) continue;
@@ -107,13 +108,14 @@ std::vector<Choice> choices_written(const std::map<std::string, std::string>& te
   return choices;
 }
 
-std::vector<Choice> choices_after(const std::vector<Choice>& before, const TrialTable& table,
-                                  Backend backend, std::vector<std::string>* changed) {
-  std::vector<Choice> choices = choices_of(table, backend);
-  for (const Choice& b : before) {
+std::vector<KernelChoice> choices_after(const std::vector<KernelChoice>& before,
+                                        const TrialTable& table, Backend backend,
+                                        std::vector<std::string>* changed) {
+  std::vector<KernelChoice> choices = choices_of(table, backend);
+  for (const KernelChoice& b : before) {
     if (b.backend != backend) continue;
     const TriedCalls calls{b.op, b.call_class};
-    const auto same_calls = [&](const Choice& c) {
+    const auto same_calls = [&](const KernelChoice& c) {
       return c.op == b.op && c.call_class == b.call_class;
     };
     const bool right = std::any_of(table.rows.begin(), table.rows.end(), [&](const TrialRow& r) {

@@ -54,18 +54,19 @@ inline constexpr double worth = 1.15;
 std::string chosen_of(const TrialTable& table, const TriedCalls& calls);
 
 // Of all calls that the table knows.
-std::vector<Choice> choices_of(const TrialTable& table, Backend backend);
+std::vector<KernelChoice> choices_of(const TrialTable& table, Backend backend);
 
 // Choices as a run keeps them: "cuda lstm_forward/bf16 h512 d2 n32" has a variant. Entries that
 // written() does not write are left out.
-std::map<std::string, std::string> written(const std::vector<Choice>& choices);
-std::vector<Choice> choices_written(const std::map<std::string, std::string>& text);
+std::map<std::string, std::string> written(const std::vector<KernelChoice>& choices);
+std::vector<KernelChoice> choices_written(const std::map<std::string, std::string>& text);
 
 // What a run goes on with that had `before`: these, where the table does not say that they are not
 // right here, and what the table says of other calls. *changed gets a sentence for each that is no
 // longer what it was, after which results differ in their last bits.
-std::vector<Choice> choices_after(const std::vector<Choice>& before, const TrialTable& table,
-                                  Backend backend, std::vector<std::string>* changed);
+std::vector<KernelChoice> choices_after(const std::vector<KernelChoice>& before,
+                                        const TrialTable& table, Backend backend,
+                                        std::vector<std::string>* changed);
 
 // One line for calls that the table knows: "lstm_forward bf16 h512 d2 n32: cluster_split, 1.7 us a
 // time step (portable 4.2)".

@@ -26,7 +26,7 @@ std::map<std::string, Preference, std::less<>>& preferences() {
 
 // Ranks that are threads set the same ones, while others of them may look already; so that a table
 // stays once it was there.
-std::atomic<const std::vector<Choice>*> choices = nullptr;
+std::atomic<const std::vector<KernelChoice>*> choices = nullptr;
 
 bool accepts(const Variant& v, const Context& context, const void* args) {
   return v.accepts == nullptr || v.accepts(context, args);
@@ -54,12 +54,12 @@ std::string names_of_ops() {
 // What a trial chose for such a call, and accepts it; else null.
 const Variant* chosen_variant(std::span<const Variant> variants, const Context& context,
                               std::string_view op, const void* args) {
-  const std::vector<Choice>* const table = choices.load(std::memory_order_acquire);
+  const std::vector<KernelChoice>* const table = choices.load(std::memory_order_acquire);
   if (table == nullptr || table->empty() || args == nullptr) return nullptr;
   const CallClass class_of = call_class_of(op);
   if (class_of == nullptr) return nullptr;
   const std::string call_class = class_of(args);
-  for (const Choice& c : *table) {
+  for (const KernelChoice& c : *table) {
     if (c.backend != context.backend || c.op != op || c.call_class != call_class) continue;
     for (const Variant& v : variants) {
       if (v.backend == c.backend && c.variant == v.name && accepts(v, context, args)) return &v;
@@ -70,9 +70,9 @@ const Variant* chosen_variant(std::span<const Variant> variants, const Context& 
 
 }  // namespace
 
-void set_choices(std::vector<Choice> table) {
+void set_choices(std::vector<KernelChoice> table) {
   static std::mutex mutex;
-  static std::deque<std::vector<Choice>> tables;
+  static std::deque<std::vector<KernelChoice>> tables;
   const std::lock_guard lock(mutex);
   if (!tables.empty() && tables.back() == table) return;
   choices.store(&tables.emplace_back(std::move(table)), std::memory_order_release);

@@ -31,14 +31,14 @@ using CallClass = std::string (*)(const void* args);
 CallClass call_class_of(std::string_view op);
 
 // What a trial found: which variant such calls run.
-struct Choice {
+struct KernelChoice {
   Backend backend = Backend::cuda;
   std::string op, call_class, variant;
-  bool operator==(const Choice&) const = default;
+  bool operator==(const KernelChoice&) const = default;
 };
 // In the place of all choices so far. Process-wide; call it before kernels run that it is about.
 // Threads may set choices at once.
-void set_choices(std::vector<Choice> choices);
+void set_choices(std::vector<KernelChoice> choices);
 
 // The variant that would run: the one a prefer_variant() call named, if it accepts `args`; else the
 // one that a choice names for such calls, likewise; else of the standard ones of context.backend

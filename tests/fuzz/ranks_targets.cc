@@ -203,7 +203,7 @@ void run_trials(std::span<const std::byte> bytes) {
     require(row.outcome != TrialRow::right || row.us > 0, "a right variant that takes no time");
     require(!line_of(table, row.calls).empty(), "a row without a line");
   }
-  for (const Choice& c : choices_of(table, Backend::cuda))
+  for (const KernelChoice& c : choices_of(table, Backend::cuda))
     require(!c.variant.empty(), "a choice of nothing");
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/trial/trial.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/lstm/lstm.h"
 #include "tests/catch.h"
@@ -102,19 +103,19 @@ TEST_CASE("noise chooses nothing: another variant is to be quicker by 15 percent
 }
 
 TEST_CASE("a run that goes on keeps its kernels where they are right") {
-  const Choice forward{Backend::sim, small.op, small.call_class, "grid"};
-  const Choice backward{Backend::sim, other.op, other.call_class, "cluster_split"};
+  const KernelChoice forward{Backend::sim, small.op, small.call_class, "grid"};
+  const KernelChoice backward{Backend::sim, other.op, other.call_class, "cluster_split"};
   const std::map<std::string, std::string> text = {
       {"sim lstm_forward/f32 h5 d1 n2", "grid"},
       {"sim lstm_backward/f32 h5 d1 n2", "cluster_split"}};
   CHECK(written({forward, backward}) == text);
-  CHECK(choices_written(text) == std::vector<Choice>{backward, forward});
+  CHECK(choices_written(text) == std::vector<KernelChoice>{backward, forward});
   CHECK(choices_written({{"", "v"}, {"sim", "v"}, {"cpu a/b", "v"}, {"sim/a b", "v"}}).empty());
 
   TrialTable table;  // by which portable is the quickest of both
   table.add({row(small, "portable", 1), row(small, "grid", 2), row(other, "portable", 1)});
   std::vector<std::string> changed;
-  const auto after = [&](const std::vector<Choice>& before) {
+  const auto after = [&](const std::vector<KernelChoice>& before) {
     changed.clear();
     return written(choices_after(before, table, Backend::sim, &changed));
   };
@@ -130,7 +131,7 @@ TEST_CASE("a run that goes on keeps its kernels where they are right") {
         "lstm_backward f32 h5 d1 n2 was computed by cluster_split, which is not right here, "
         "and is now by portable");
   // Of calls that were not tried here nothing is known against it; another device's do not count.
-  Choice unknown = forward;
+  KernelChoice unknown = forward;
   unknown.call_class = "f32 h5 d1 n4";
   CHECK(after({unknown})["sim lstm_forward/f32 h5 d1 n4"] == "grid");
   unknown.backend = Backend::cuda;
