@@ -228,7 +228,7 @@ def test_from_a_folder_of_recordings_to_a_model():
         table = "".join(f"{line['speaker']}\t{line['audio_filepath']}\t{line['text']}\n" for line in lines)
         (root / "clips.tsv").write_text("who\tfile\tsaid\n" + table)
         run("prepare", "csv", root / "clips.tsv", root / "table", "--audio-column", "file", "--text-column", "said",
-            "--speaker-column", "who", "--test", 0, says="2 speakers are too few")
+            "--speaker-column", "who", "--test", 0, says="not by speaker: 2 speakers cannot make parts of these shares")
         fails("prepare", "csv", root / "clips.tsv", root / "t2", "--audio-column", "wav", "--text-column", "said",
               errs="has no column 'wav', it has who, file, said")
         # The same in an archive, one recording after another.
