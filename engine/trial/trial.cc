@@ -274,29 +274,34 @@ std::vector<TrialRow> run_trials(const DeviceId& device, const std::vector<Tried
 TrialOutcome choose_kernels(const Ranks& ranks, const DeviceId& device,
                             const std::vector<TriedCalls>& calls, const TrialSettings& settings) {
   TrialOutcome outcome;
-  const Wanted wanted = wanted_trial();
-  const bool tries = wanted == Wanted::by_device
-                         ? device.kind == DeviceKind::cuda
-                         : wanted == Wanted::on && device.kind != DeviceKind::cpu;
-  const Backend backend = backend_of(device.kind);
-  if (!tries || calls.empty()) {  // a run that goes on keeps what it had
-    outcome.choices = choices_after(settings.before, {}, backend, &outcome.changed);
-    if (!outcome.choices.empty()) set_choices(outcome.choices);
-    return outcome;
-  }
-  const std::string identity = identity_of(require_device(device.kind, device.index));
+  if (device.kind == DeviceKind::cpu) return outcome;
+  bool tries = false;
+  std::string identity;
+  ranks.together([&] {
+    const Wanted wanted = wanted_trial();
+    tries =
+        wanted == Wanted::on || (wanted == Wanted::by_device && device.kind == DeviceKind::cuda);
+    if (tries) identity = identity_of(require_device(device.kind, device.index));
+  });
   if (ranks.size() > 1 && !alike(ranks, identity)) {
     outcome.messages.emplace_back(
-        "kernels are not tried on GPUs that differ: the portable ones run");
-    return outcome;
+        "kernels are not tried on devices that differ: the portable ones run");
+    tries = false;
   }
-  ranks.at_first([&] { outcome = find(device, calls, settings); });
-  outcome.table = trial_table_from_json(ranks.broadcast(to_json(outcome.table)), "rank 0's trial");
-  outcome.choices = choices_after(settings.before, outcome.table, backend, &outcome.changed);
-  set_choices(outcome.choices);
-  outcome.failed = std::any_of(calls.begin(), calls.end(), [&](const TriedCalls& c) {
-    return outcome.table.knows(c) && chosen_of(outcome.table, c).empty();
-  });
+  // What rank 0 needs is tried, for all; of stages others may need more, which stays as it is.
+  if (tries) {
+    ranks.at_first([&] { outcome = find(device, calls, settings); });
+    outcome.table =
+        trial_table_from_json(ranks.broadcast(to_json(outcome.table)), "rank 0's trial");
+    const bool failed = std::any_of(calls.begin(), calls.end(), [&](const TriedCalls& c) {
+      return outcome.table.knows(c) && chosen_of(outcome.table, c).empty();
+    });
+    outcome.failed = ranks.broadcast(std::string(failed ? "failed" : "right")) == "failed";
+  }
+  // A run that goes on keeps what it had, tried here or not.
+  outcome.choices =
+      choices_after(settings.before, outcome.table, backend_of(device.kind), &outcome.changed);
+  if (tries || !outcome.choices.empty()) set_choices(outcome.choices);
   return outcome;
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/group/process_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/trial/trial.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
@@ -180,6 +182,34 @@ TEST_CASE("the cache is read back, and a file that is none counts as none") {
   ::unsetenv("XDG_CACHE_HOME");
   ::setenv("HOME", home.path("").c_str(), 1);
   CHECK(trial_cache("a device").string().starts_with(home.path("") + ".cache/rondo/"));
+}
+
+TEST_CASE("ranks run one table, whatever calls each of them has") {
+  const TemporaryFolder home;
+  ::setenv("XDG_CACHE_HOME", home.path("").c_str(), 1);
+  ::setenv("RONDO_TRIAL", "on", 1);
+  for (const TrialRow::Outcome outcome : {TrialRow::right, TrialRow::wrong}) {
+    TrialTable table{identity_of(require_device(DeviceKind::sim)), {}};
+    table.add({row(small, "portable", 3, outcome), row(small, "grid", 1, outcome)});
+    REQUIRE(write_trial_cache(table).empty());
+    TrialOutcome found[2];
+    run_ranks(2, [&](int rank, Transport& transport) {
+      const auto group = make_ring_group(transport);
+      const Ranks ranks(*group, std::chrono::seconds(30));
+      TrialSettings settings;
+      settings.helper.clear();  // the cache alone
+      const std::vector<TriedCalls> calls = {small};
+      found[rank] = choose_kernels(ranks, DeviceKind::sim,
+                                   rank == 0 ? calls : std::vector<TriedCalls>(), settings);
+    });
+    for (const TrialOutcome& o : found) {
+      CHECK(o.failed == (outcome == TrialRow::wrong));
+      CHECK(o.choices.size() == (outcome == TrialRow::right ? 1 : 0));
+      if (!o.choices.empty()) CHECK(o.choices[0].variant == "grid");
+    }
+  }
+  set_choices({});
+  ::unsetenv("RONDO_TRIAL");
 }
 
 TEST_CASE("a table that is no table is refused by what is wrong with it") {
