@@ -16,10 +16,14 @@ foreach(_rondo_file IN LISTS _rondo_files)
   get_filename_component(_rondo_module "${_rondo_file}" NAME_WE)
   string(REGEX REPLACE "^rondo-" "" _rondo_name "${_rondo_module}")
   if(NOT TARGET rondo::${_rondo_name})
-    pkg_check_modules(rondo_pc_${_rondo_name} REQUIRED QUIET IMPORTED_TARGET GLOBAL ${_rondo_module})
+    pkg_check_modules(rondo_pc_${_rondo_name} REQUIRED QUIET ${_rondo_module})
     add_library(rondo::${_rondo_name} INTERFACE IMPORTED GLOBAL)
+    # All words of the line in their order: an IMPORTED_TARGET would put files, as CUDA's runtime is one, before the
+    # libraries that need them.
     set_target_properties(rondo::${_rondo_name} PROPERTIES
-      INTERFACE_LINK_LIBRARIES PkgConfig::rondo_pc_${_rondo_name})
+      INTERFACE_INCLUDE_DIRECTORIES "${rondo_pc_${_rondo_name}_INCLUDE_DIRS}"
+      INTERFACE_COMPILE_OPTIONS "${rondo_pc_${_rondo_name}_CFLAGS_OTHER}"
+      INTERFACE_LINK_LIBRARIES "${rondo_pc_${_rondo_name}_LDFLAGS}")
   endif()
 endforeach()
 set(ENV{PKG_CONFIG_PATH} "${_rondo_pc_path}")
