@@ -169,7 +169,8 @@ TEST_CASE("nobody is in two parts, whatever the order of the list", "[lists]") {
 TEST_CASE("of few speakers, or of nobody known, utterances are drawn", "[lists]") {
   const Data d;
   std::vector<ListedUtterance> list = spoken(d, 3, 20);
-  CHECK_THAT(d.prepare(list).division, Contains("not by speaker: 3 speakers cannot make parts of these shares"));
+  CHECK_THAT(d.prepare(list).division,
+             Contains("not by speaker: 3 speakers cannot make parts of these shares"));
   CHECK(d.manifest("dev").size() == 3);
   CHECK(d.manifest("test").size() == 3);
   CHECK(d.manifest("train").size() == 54);
