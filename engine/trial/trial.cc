@@ -211,6 +211,12 @@ Wanted wanted_trial() {
   fail_input("the environment's RONDO_TRIAL is '", text, "'; expected on, off or auto");
 }
 
+bool tries_on(const DeviceId& device) {
+  const Wanted wanted = wanted_trial();
+  return wanted == Wanted::by_device ? device.kind == DeviceKind::cuda
+                                     : wanted == Wanted::on && device.kind != DeviceKind::cpu;
+}
+
 // Under the Multi-Process Service a kernel that traps ends the work of all its clients.
 bool under_mps() {
   const char* const variable = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -278,9 +284,7 @@ TrialOutcome choose_kernels(const Ranks& ranks, const DeviceId& device,
   bool tries = false;
   std::string identity;
   ranks.together([&] {
-    const Wanted wanted = wanted_trial();
-    tries =
-        wanted == Wanted::on || (wanted == Wanted::by_device && device.kind == DeviceKind::cuda);
+    tries = tries_on(device);
     if (tries) identity = identity_of(require_device(device.kind, device.index));
   });
   if (ranks.size() > 1 && !alike(ranks, identity)) {
@@ -301,8 +305,14 @@ TrialOutcome choose_kernels(const Ranks& ranks, const DeviceId& device,
   // A run that goes on keeps what it had, tried here or not.
   outcome.choices =
       choices_after(settings.before, outcome.table, backend_of(device.kind), &outcome.changed);
-  if (tries || !outcome.choices.empty()) set_choices(outcome.choices);
+  set_choices(outcome.choices);
   return outcome;
+}
+
+void choose_known_kernels(const DeviceId& device) {
+  if (device.kind == DeviceKind::cpu || !tries_on(device)) return;
+  const std::string identity = identity_of(require_device(device.kind, device.index));
+  set_choices(choices_of(read_trial_cache(identity), backend_of(device.kind)));
 }
 
 }  // namespace rondo

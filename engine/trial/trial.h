@@ -69,4 +69,8 @@ struct TrialOutcome {
 TrialOutcome choose_kernels(const Ranks& ranks, const DeviceId& device,
                             const std::vector<TriedCalls>& calls, const TrialSettings& settings);
 
+// For programs that try nothing themselves: what the cache knows of this device runs from now on,
+// unless RONDO_TRIAL is "off". InputError for a RONDO_TRIAL that is no such word.
+void choose_known_kernels(const DeviceId& device);
+
 }  // namespace rondo

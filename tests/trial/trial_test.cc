@@ -212,6 +212,37 @@ TEST_CASE("ranks run one table, whatever calls each of them has") {
   ::unsetenv("RONDO_TRIAL");
 }
 
+TEST_CASE("what the cache knows runs, unless nobody wants trials") {
+  const TemporaryFolder home;
+  ::setenv("XDG_CACHE_HOME", home.path("").c_str(), 1);
+  TrialTable table{identity_of(require_device(DeviceKind::sim)), {}};
+  table.add({row(small, "portable", 3), row(small, "grid", 1)});
+  REQUIRE(write_trial_cache(table).empty());
+  LstmForwardArgs args;
+  args.dims = {1, 4, 5, 0};
+  args.layout.capacity = {4, 2, 2};
+  args.x.dtype = DType::f32;
+  Stream stream = require_device(DeviceKind::sim).make_stream();
+  const Context context = {Backend::sim, &require_device(DeviceKind::sim), &stream, nullptr};
+  const auto runs = [&] { return std::string(select_variant(context, args.op, &args).name); };
+  for (const char* const off :
+       {"off", "auto"}) {  // the simulator is tried on where it is asked for
+    ::setenv("RONDO_TRIAL", off, 1);
+    choose_known_kernels(DeviceKind::sim);
+    CHECK(runs() == "portable");
+  }
+  ::setenv("RONDO_TRIAL", "on", 1);
+  choose_known_kernels(DeviceKind::sim);
+  CHECK(runs() == "grid");
+  // A run that is not to try takes back what was chosen before.
+  ::setenv("RONDO_TRIAL", "off", 1);
+  TrialSettings settings;
+  settings.helper.clear();
+  CHECK(choose_kernels({}, DeviceKind::sim, {small}, settings).choices.empty());
+  CHECK(runs() == "portable");
+  ::unsetenv("RONDO_TRIAL");
+}
+
 TEST_CASE("a table that is no table is refused by what is wrong with it") {
   const auto wrong = [](const std::string& row_text) {
     const std::string text = "{\"trials\":1,\"device\":\"d\",\"rows\":[" + row_text + "]}";

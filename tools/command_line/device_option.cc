@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "engine/trial/trial_table.h"
+#include "engine/trial/trial.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/conditions.h"
@@ -78,12 +78,7 @@ DeviceId resolve(const DeviceChoice& choice, std::string* note) {
     prefer_variant(preference.substr(0, equals), preference.substr(equals + 1),
                    backend_of(device.kind));
   }
-  // What an earlier trial on this GPU chose; who needs more of it tries it (train).
-  if (device.kind == DeviceKind::cuda) {
-    const TrialTable known =
-        read_trial_cache(identity_of(require_device(device.kind, device.index)));
-    set_choices(choices_of(known, Backend::cuda));
-  }
+  choose_known_kernels(device);  // who needs more of them tries those (train)
   return device;
 }
 
