@@ -88,12 +88,14 @@ import json, os, sys
 top, suites = os.path.abspath(sys.argv[1]), set(sys.argv[2:])
 about = json.load(sys.stdin)
 built = {file for target in about["targets"] for file in target["filename"]}
+files = {target["id"]: target["filename"] for target in about["targets"]}
 for test in about["tests"]:
     if suites & {s.split(":")[-1] for s in test["suite"]}:
-        for word in test["cmd"]:
-            word = os.path.normpath(os.path.join(top, word))
-            if word in built:
-                print(os.path.relpath(word, top))
+        needed = [os.path.normpath(os.path.join(top, word)) for word in test["cmd"]]
+        needed += [file for target in test["depends"] for file in files.get(target, [])]
+        for file in needed:
+            if file in built:
+                print(os.path.relpath(file, top))
 ' "$@" | sort -u
 }
 
