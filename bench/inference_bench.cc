@@ -1,5 +1,6 @@
 // Times a speech model's forward pass as programs run it, one JSON line per shape:
 //   build/bench/inference_bench [--threads N] [--seconds S] [--training] h512_l3_d2_b8_t200_f32 ...
+// A shape ends in f32, bf16, or int8: f32 with products of 8 bits, which no --training has.
 // --training: in a session that could train as well, and so packs the weights in every call.
 // The model: 80 features, l layers of h cells in d directions, a linear layer to 32 classes. The
 // batch: b utterances of t frames. A call takes features in host memory to logits in host memory.
@@ -24,6 +25,9 @@ constexpr int features = 80, classes = 32;
 struct Shape {
   int hidden = 0, layers = 0, directions = 0, batch = 0, frames = 0;
   DType dtype = DType::f32;
+  bool int8 = false;  // of f32, with products of 8 bits
+
+  const char* type() const { return int8 ? "int8" : name_of(dtype); }
 };
 
 Shape parse(const std::string& text) {
@@ -32,8 +36,9 @@ Shape parse(const std::string& text) {
   const int found = std::sscanf(text.c_str(), "h%d_l%d_d%d_b%d_t%d_%7s", &s.hidden, &s.layers,
                                 &s.directions, &s.batch, &s.frames, type);
   const bool narrow = type == std::string("bf16");
+  s.int8 = type == std::string("int8");
   if (found != 6 || s.hidden < 1 || s.layers < 1 || s.directions < 1 || s.directions > 2 ||
-      s.batch < 1 || s.frames < 1 || (!narrow && type != std::string("f32"))) {
+      s.batch < 1 || s.frames < 1 || (!narrow && !s.int8 && type != std::string("f32"))) {
     std::fprintf(stderr, "inference_bench: '%s' is no shape like h512_l3_d2_b8_t200_f32\n",
                  text.c_str());
     std::exit(2);
@@ -55,7 +60,8 @@ double flops_of(const Shape& s) {
 // The weights, the features and the logits, once each.
 double bytes_of(const Shape& s, int64_t weights) {
   const double values = static_cast<double>(s.batch) * s.frames * (features + classes);
-  return static_cast<double>(weights) * static_cast<double>(size_of(s.dtype)) + 4 * values;
+  return static_cast<double>(weights) * static_cast<double>(s.int8 ? 1 : size_of(s.dtype)) +
+         4 * values;
 }
 
 void time_shape(const std::string& name, int threads, double seconds, bool training) {
@@ -66,6 +72,7 @@ void time_shape(const std::string& name, int threads, double seconds, bool train
   options.training = training;
   Session session(
       [&](Graph& g) {
+        g.int8 = s.int8 && !g.training;
         ValueId x = layers::input_frames(g, "features", features);
         x = layers::lstm(
             g, x, "encoder",
@@ -103,9 +110,9 @@ void time_shape(const std::string& name, int threads, double seconds, bool train
       "\"frames\": %d}, \"device\": \"cpu\", \"threads\": %d, \"runs\": %zu, \"median_us\": %.1f, "
       "\"min_us\": %.1f, \"min_thread_us\": %.1f, \"flops\": %.0f, \"bytes\": %.0f, "
       "\"gflops\": %.1f}\n",
-      name.c_str(), s.dtype == DType::bf16 ? "bf16" : "f32", features, s.layers, s.directions,
-      s.hidden, classes, s.batch, s.frames, threads, times.size(), times[times.size() / 2] * 1e6,
-      times.front() * 1e6, least_thread * 1e6, flops, bytes_of(s, session.parameters().trainable()),
+      name.c_str(), s.type(), features, s.layers, s.directions, s.hidden, classes, s.batch,
+      s.frames, threads, times.size(), times[times.size() / 2] * 1e6, times.front() * 1e6,
+      least_thread * 1e6, flops, bytes_of(s, session.parameters().trainable()),
       flops / times.front() * 1e-9);
   std::fflush(stdout);
 }

@@ -113,6 +113,7 @@ void print_model(const InfoOptions& o, const Model& model) {
               static_cast<long long>(session.parameters().trainable()),
               session.training_graph().nodes.size(),
               static_cast<unsigned long long>(session.training_graph().hash()));
+  if (d.int8) std::printf("  weights of 8 bits in the file, and products of them on CPUs\n");
   if (!d.alphabet.empty()) {
     std::printf("  alphabet:");
     // Words have a space behind them.

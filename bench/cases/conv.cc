@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "bench/cases/check/check.h"
+#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/edge_frames.h"
 
@@ -26,6 +27,7 @@ struct Problem {
   Wanted wanted = Wanted::all;
   // The layouts hold those of the batch that have frames, and no more.
   bool full = false;
+  bool packed = false;  // with int8: the weights are kept packed
   std::vector<int32_t> lengths = {};
 };
 
@@ -76,8 +78,11 @@ void forward_case(Case& c, ConvArgs& args, const Problem& p) {
   args.after = halo_input(c, args.from, p.halo.after, p);
   args.w = c.input({p.dims.out, p.dims.weight_cols()}, p.dtype);
   if (p.bias) args.bias = c.input({p.dims.out}, DType::f32);
-  args.y = c.rows_output("y", args.to, p.dims.out_cols(), p.dtype,
-                         Tolerance::sum(static_cast<double>(p.dims.weight_cols()), p.dtype));
+  const Tolerance t = p.dims.int8
+                          ? Tolerance::exact()
+                          : Tolerance::sum(static_cast<double>(p.dims.weight_cols()), p.dtype);
+  args.y = c.rows_output("y", args.to, p.dims.out_cols(), p.dtype, t);
+  if (p.packed) args.packed_w = &c.keep<PackedWeights>();
   finish(c, args, ConvPhase::forward, p, args.x.bytes() + args.w.bytes() + args.y.bytes());
 }
 
@@ -215,6 +220,20 @@ void add_groups(Suite& suite, const Batches& batches) {
   }
 }
 
+void add_int8(Suite& suite, const Size& s, const Axis& time, const std::vector<int32_t>& lengths,
+              int number) {
+  Problem p{.dims = {s.in, s.out, 1, 1, {}, time.axis, 1, true},
+            .behind = time.behind,
+            .lengths = lengths};
+  vary(p, number);
+  p.packed = number % 2 == 0;
+  suite
+      .add(str("int8 time ", name_of_axis(time), name_of(p.halo), "/", lengths.size(), "/", s.in,
+               "->", s.out, p.packed ? "/packed" : ""),
+           forward_case, p)
+      .simulated.emplace();
+}
+
 // One row: also causal, looking ahead, and with wide steps between taps.
 void add_rows(Suite& suite) {
   const Batches batches = {{}, {1}, {6, 6, 6}, {65, 33, 32, 31, 7, 2, 1, 0}};
@@ -227,6 +246,7 @@ void add_rows(Suite& suite) {
            of_time, f32_bf16, {0, 1, 2, 3}, {Size{1, 1}, Size{7, 9}, Size{32, 16}, Size{33, 65}})) {
     // Other choices for each batch and size from one type to the next.
     add_varied(suite, s, {}, time, dtype, batches, batch, number + number / 16 * 5);
+    if (dtype == DType::f32) add_int8(suite, s, time, batches[static_cast<size_t>(batch)], number);
     ++number;
   }
   for (DType dtype : f32_bf16) {

@@ -22,6 +22,7 @@ struct Shape {
   int64_t row_count = -1;  // of each further product of the batch one more
   int64_t batch = 1;
   bool packed = false;  // b is kept packed
+  bool int8 = false;
 };
 
 std::string label(const Shape& s) {
@@ -34,11 +35,13 @@ std::string label(const Shape& s) {
   if (s.padding) text += str("/ld+", s.padding);
   if (s.row_count >= 0) text += str("/rows", s.row_count);
   if (s.packed) text += "/packed";
+  if (s.int8) text += "/int8";
   if (s.batch != 1) text += str("/batch", s.batch);
   return text;
 }
 
 Tolerance tolerance(const Shape& s) {
+  if (s.int8) return Tolerance::exact();
   const double alpha = std::abs(s.alpha), beta = std::abs(s.beta);
   return Tolerance::sum(static_cast<double>(s.k), s.c_dtype, alpha / 3, beta + 1);
 }
@@ -73,6 +76,7 @@ void gemm_case(Case& c, GemmArgs& g, const Shape& s) {
   g.transpose_a = s.transpose_a, g.transpose_b = s.transpose_b;
   g.dtype = s.dtype, g.c_dtype = s.c_dtype;
   g.alpha = s.alpha, g.beta = s.beta;
+  g.int8 = s.int8;
   const int64_t a_rows = s.transpose_a ? s.k : s.m, a_cols = s.transpose_a ? s.m : s.k;
   const int64_t b_rows = s.transpose_b ? s.n : s.k, b_cols = s.transpose_b ? s.k : s.n;
   g.lda = a_cols + s.padding, g.ldb = b_cols + 2 * s.padding, g.ldc = s.n + 3 * s.padding;
@@ -186,10 +190,30 @@ void add_options(Suite& suite, DType dtype, DType c_dtype) {
   add(suite, none);
 }
 
+// Tiles and panels of all instruction sets, and what is left of them, in every place.
+void add_int8(Suite& suite) {
+  int i = 0;
+  for (const auto& [m, n, k] :
+       every({0, 1, 3, 5, 24, 25, 130}, {1, 16, 33, 64, 150}, {0, 1, 4, 7, 64, 65, 1100})) {
+    Shape s{m, n, k, false, i % 2 == 0};
+    s.int8 = true;
+    s.bias = i % 3 == 0;
+    s.padding = i % 5 == 0 ? 5 : 0;
+    s.packed = i % 7 < 3;
+    s.row_count = !s.packed && i % 4 == 1 ? m / 2 : -1;
+    add(suite, s).simulated.emplace();
+    ++i;
+  }
+  Shape blocks{700, 70, 1100, false, true};  // of rows, in the second-level cache
+  blocks.int8 = true;
+  add(suite, blocks).simulated.emplace();
+}
+
 }  // namespace
 
 void gemm_cases(Suite& suite) {
   add_sizes(suite);
+  add_int8(suite);
   for (const auto& [dtype, c_dtype] : types) add_options(suite, dtype, c_dtype);
   // Input projections (x W^T), their input gradients (dgates W), weight gradients (dgates^T x), an
   // output layer, and the large square one that stands for the peak.
@@ -213,6 +237,10 @@ void gemm_cases(Suite& suite) {
       s.dtype = dtype, s.c_dtype = c_dtype;
       suite.add_bench(label(s), gemm_case, s);
     }
+    if (s.transpose_a || !s.transpose_b) continue;
+    s.dtype = s.c_dtype = DType::f32;
+    s.packed = s.int8 = true;
+    suite.add_bench(label(s), gemm_case, s);
   }
 }
 

@@ -26,8 +26,9 @@ struct Shape {
   bool alias = false;   // dgates over gates
   bool packed = false;  // forward: the weights are kept packed
   int32_t spare = 0;
+  bool int8 = false;  // forward
 
-  LstmDims dims() const { return {directions, input, hidden, projection}; }
+  LstmDims dims() const { return {directions, input, hidden, projection, int8}; }
   int64_t rows() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
 };
 
@@ -72,8 +73,8 @@ void forward(Case& c, LstmForwardArgs& a, const Shape& s) {
   a.layout = layout_of(c, s);
   const int64_t D = s.directions, H = s.hidden, P = a.dims.output();
   const int64_t N = a.layout.capacity.sequences, terms = s.input + P;
-  const Tolerance t = recurrent(s.dtype, s.dtype, terms),
-                  cells = recurrent(DType::f32, s.dtype, terms);
+  const Tolerance t = s.int8 ? Tolerance::exact() : recurrent(s.dtype, s.dtype, terms),
+                  cells = s.int8 ? t : recurrent(DType::f32, s.dtype, terms);
   a.x = c.rows_input(a.layout, s.input, s.dtype);
   for (int d = 0; d < D; ++d) a.weights[d] = weights_input(c, s);
   // Every number of threads finds what the first one packed.
@@ -306,6 +307,33 @@ void add_sweep(Suite& suite) {
   }
 }
 
+// Tiles and panels with operands of 8 bits, and what is left of them.
+void add_int8(Suite& suite) {
+  const std::pair<const char*, std::vector<int32_t>> batches[] = {
+      {"one", {6}},
+      {"few", {5, 3, 2}},
+      {"empty", {0, 0}},
+      {"short", {3, 1, 0, 0}},
+      {"many", std::vector<int32_t>(27, 3)}};
+  int i = 0;
+  for (const auto& [H, which] : every({1, 7, 16, 33, 130}, {0, 1, 2, 3, 4})) {
+    const auto& batch = batches[which];
+    Shape s = {H,          i % 2 ? 5 : 67, i % 3 == 2 ? H / 2 + 1 : 0, 1 + i / 2 % 2,
+               DType::f32, batch.second};
+
+    s.kept = false;
+    s.int8 = true;
+    s.states = i % 4 < 2, s.packed = i % 3 == 0, s.spare = i % 5 == 0 ? 5 : 0;
+    suite
+        .add(str("int8_h", H, "_i", s.input, "_", batch.first, s.spare ? "_spare" : "", "_d",
+                 s.directions, s.projection ? str("_p", s.projection) : "",
+                 s.states ? "_states" : "", s.packed ? "_packed" : ""),
+             forward, s)
+        .simulated.emplace();
+    ++i;
+  }
+}
+
 // What the persistent GPU kernels cut differently: sizes around their tiles of cells and sequences,
 // more than one cluster, sequences that end at different steps.
 void add_persistent(Suite& suite) {
@@ -474,6 +502,7 @@ CaseFunction lstm_trial_case(const std::string& op, const std::string& call_clas
 void lstm_cases(Suite& suite) {
   suite.add_variants(lstm_step_variants());
   add_sweep(suite);
+  add_int8(suite);
   add_persistent(suite);
   add_steps(suite);
   add_peer_benches(suite);

@@ -5,7 +5,8 @@ The model and the batches are bench/inference_bench's: 80 features, layers of LS
 layer to 32 classes; all utterances of a batch of one length. A shape is h<cells>_l<layers>_d<directions>
 _b<utterances>_t<frames>; those of one direction and 20 frames are a stream's chunks of 0.2 s. PyTorch runs in
 inference mode, f32 or all of it in bf16, with its best of 1 and N threads, oneDNN on and off. ONNX Runtime
-(f32, where it can be imported) runs the same network as PyTorch exports it. Ours and the peers take turns,
+(f32 and int8, where it can be imported) runs the same network as PyTorch exports it; of int8 both run their
+dynamic quantisation of it. Ours and the peers take turns,
 --rounds times; of each the fastest run counts. --clock thread compares processor time on one thread.
 """
 
@@ -13,8 +14,10 @@ import argparse
 import contextlib
 import io
 import itertools
+import pathlib
 import re
 import sys
+import tempfile
 import time
 import warnings
 
@@ -22,7 +25,7 @@ from common import (annotate, fastest, geometric_mean, import_or_skip, measure_p
                     usable_cpus, write_json)
 
 FEATURES, CLASSES = 80, 32
-CASE = re.compile(r"h(\d+)_l(\d+)_d(\d)_b(\d+)_t(\d+)_(f32|bf16)$")
+CASE = re.compile(r"h(\d+)_l(\d+)_d(\d)_b(\d+)_t(\d+)_(f32|bf16|int8)$")
 SHAPES = [f"h{h}_l{l}_d2_b{b}_t100" for h, l in ((256, 2), (512, 3), (1024, 2)) for b in (1, 8, 32)]
 SHAPES += [f"h{h}_l3_d1_b1_t20" for h in (256, 512, 1024)]
 
@@ -54,6 +57,8 @@ class Torch:
         dtype = torch.bfloat16 if case.endswith("bf16") else torch.float32
         self.torch, self.options = torch, options
         self.model, self.x = network(torch, case).to(dtype), batch_of(torch, case).to(dtype)
+        if case.endswith("int8"):
+            self.model = torch.ao.quantization.quantize_dynamic(self.model, {torch.nn.LSTM, torch.nn.Linear})
         settings = list(itertools.product(sorted({1, options.threads}), (True, False)))
         times = {s: self.time(s, options.seconds / 4) for s in settings}
         self.settings = [s for s in settings if times[s] <= 4 / 3 * min(times.values())]
@@ -67,6 +72,16 @@ class Torch:
         return min(self.time(s, self.options.seconds / len(self.settings)) for s in self.settings)
 
 
+def quantized(model):
+    """The bytes of an ONNX model with dynamic quantisation of its LSTMs and products."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "f32.onnx").write_bytes(model)
+        quantize_dynamic(f"{folder}/f32.onnx", f"{folder}/int8.onnx", weight_type=QuantType.QInt8,
+                         extra_options={"MatMulConstBOnly": True})
+        return (pathlib.Path(folder) / "int8.onnx").read_bytes()
+
+
 class OnnxRuntime:
     def __init__(self, torch, onnxruntime, case, options):
         self.options = options
@@ -74,11 +89,13 @@ class OnnxRuntime:
         with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
             warnings.simplefilter("ignore")  # of the exporter, about batches of other sizes
             torch.onnx.export(network(torch, case), (x,), file, input_names=["x"], dynamo=False)
-        self.x, self.sessions = {"x": x.numpy()}, []
+        self.x, self.sessions, model = {"x": x.numpy()}, [], file.getvalue()
+        if case.endswith("int8"):
+            model = quantized(model)
         for threads in sorted({1, options.threads}):
             settings = onnxruntime.SessionOptions()
             settings.intra_op_num_threads = threads
-            self.sessions.append(onnxruntime.InferenceSession(file.getvalue(), settings,
+            self.sessions.append(onnxruntime.InferenceSession(model, settings,
                                                               providers=["CPUExecutionProvider"]))
 
     def run(self):
@@ -89,7 +106,7 @@ class OnnxRuntime:
 def time_case(torch, onnxruntime, case, options):
     column = "min_thread_us" if options.clock == "thread" else "min_us"
     peers = {"torch": Torch(torch, case, options)}
-    if onnxruntime and case.endswith("f32"):
+    if onnxruntime and not case.endswith("bf16"):
         peers["onnxruntime"] = OnnxRuntime(torch, onnxruntime, case, options)
     best, ours = {name: float("inf") for name in peers}, None
     for _ in range(options.rounds):
@@ -120,7 +137,7 @@ def main():
         import onnxruntime
     except ImportError:
         onnxruntime = None
-    cases = [f"{s}_{t}" for t in ("f32", "bf16") for s in SHAPES if options.match in f"{s}_{t}"]
+    cases = [f"{s}_{t}" for t in ("f32", "bf16", "int8") for s in SHAPES if options.match in f"{s}_{t}"]
     if not cases:
         sys.exit(f"no case contains '{options.match}'")
     peaks = measure_peaks(options.threads, 0.5, options.clock)
@@ -132,7 +149,7 @@ def main():
               f"{row['share_of_gemm_peak']:>5.0%} of gemm  " +
               "  ".join(f"{name} {us:.0f} us ratio {us / row['ours_us']:.2f}"
                         for name, us in row["peers"].items()), flush=True)
-    for dtype, name in itertools.product(("f32", "bf16"), ("torch", "onnxruntime")):
+    for dtype, name in itertools.product(("f32", "bf16", "int8"), ("torch", "onnxruntime")):
         ratios = [r["peers"][name] / r["ours_us"] for r in rows
                   if r["dtype"] == dtype and name in r["peers"]]
         if ratios:

@@ -63,6 +63,9 @@ const Attributes::Item& Attributes::find(std::string_view key) const {
   RONDO_CHECK(false, "node has no attribute '", key, "'");
 }
 
+bool Attributes::has(std::string_view key) const {
+  return std::any_of(items_.begin(), items_.end(), [&](const auto& i) { return i.first == key; });
+}
 int64_t Attributes::integer(std::string_view key) const {
   const auto* v = std::get_if<int64_t>(&find(key));
   RONDO_CHECK(v, "attribute '", key, "' is not an integer");

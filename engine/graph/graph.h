@@ -101,6 +101,7 @@ class Attributes {
   int64_t integer(std::string_view key) const;  // throws Error when missing or of another type
   double real(std::string_view key) const;
   const std::string& text(std::string_view key) const;
+  bool has(std::string_view key) const;
   const std::vector<std::pair<std::string, Item>>& items() const { return items_; }
   // A copy with one more.
   Attributes with(std::string key, Item item) const;
@@ -156,6 +157,9 @@ class Graph {
   DType compute = DType::f32;
   // Whether dropout is applied.
   bool training = true;
+  // Whether layers compute their products with operands of 8 bits (kernels/gemm/int8.h), all but
+  // convolutions of images: in f32 graphs that are not for training, on CPUs.
+  bool int8 = false;
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
   Value& value(ValueId id) { return values.at(static_cast<size_t>(id)); }

@@ -32,7 +32,13 @@ constexpr DTypeName dtype_names[] = {{DType::f32, "F32"}, {DType::bf16, "BF16"},
                                      {DType::f64, "F64"}, {DType::i32, "I32"},
                                      {DType::i64, "I64"}, {DType::u8, "U8"}};
 
-const char* stored_name(DType dtype) {
+// What is read as f32, and stored in fewer bytes.
+constexpr std::string_view half_name = "F16", int8_name = "I8", scale_ending = ".scale";
+size_t stored_bytes(std::string_view dtype) {
+  return dtype == half_name ? sizeof(uint16_t) : dtype == int8_name ? sizeof(int8_t) : 0;
+}
+
+std::string_view stored_name(DType dtype) {
   for (const DTypeName& d : dtype_names) {
     if (d.dtype == dtype) return d.name;
   }
@@ -83,7 +89,8 @@ std::string make_header(const std::vector<const TensorToWrite*>& order, const St
     const std::optional<uint64_t> bytes = byte_count(t->shape, t->dtype);
     RONDO_CHECK(bytes, "tensor '", t->name, "' has the shape ", shape_text(t->shape));
     RONDO_CHECK(*bytes == 0 || t->data || t->fill, "tensor '", t->name, "' has no data");
-    header[t->name] = Json::object({{"dtype", stored_name(t->dtype)},
+    const bool is_int8 = t->is_signed && t->dtype == DType::u8;
+    header[t->name] = Json::object({{"dtype", is_int8 ? int8_name : stored_name(t->dtype)},
                                     {"shape", t->shape},
                                     {"data_offsets", Json::array({offset, offset + *bytes})}});
     offset += *bytes;
@@ -113,14 +120,17 @@ void write_tensor(FileWriter& file, const TensorToWrite& tensor) {
   }
 }
 
-constexpr std::string_view half_name = "F16";
+}  // namespace
 
-struct Entry {
+struct SafetensorsEntry {
   StoredTensor tensor;
-  bool is_half = false;
+  std::string stored_as;
   uint64_t begin = 0;
   uint64_t end = 0;
 };
+
+namespace {
+using Entry = SafetensorsEntry;
 
 uint64_t unsigned_field(const Json& value, const std::string& where) {
   if (!value.is_unsigned()) {
@@ -145,13 +155,12 @@ Entry parse_entry(const std::string& file, const std::string& name, const Json& 
   Entry entry;
   entry.tensor.name = name;
   const Json& dtype = value.at("dtype");
-  entry.is_half = dtype.is_string() && dtype.get<std::string>() == half_name;
-  const auto known = entry.is_half       ? DType::f32
-                     : dtype.is_string() ? dtype_from(dtype.get<std::string>())
-                                         : std::nullopt;
+  if (dtype.is_string()) entry.stored_as = dtype.get<std::string>();
+  const size_t narrow = stored_bytes(entry.stored_as);
+  const auto known = narrow ? DType::f32 : dtype_from(entry.stored_as);
   if (!known) {
     fail_input(where, " has the dtype ", dtype.dump_replacing(),
-               ", expected F32, BF16, F16, F64, I32, I64 or U8");
+               ", expected F32, BF16, F16, F64, I8, I32, I64 or U8");
   }
   entry.tensor.dtype = *known;
   if (!value.at("shape").is_array()) fail_input(where, ": its shape is not a list");
@@ -172,14 +181,40 @@ Entry parse_entry(const std::string& file, const std::string& name, const Json& 
                " of the data, but the file has ", data.size(), " (is it truncated?)");
   }
   auto bytes = byte_count(entry.tensor.shape, *known);
-  if (bytes && entry.is_half) *bytes /= 2;
+  if (bytes && narrow) *bytes = *bytes / sizeof(float) * narrow;
   if (!bytes || *bytes != entry.end - entry.begin) {
-    fail_input(where, " has the shape ", shape_text(entry.tensor.shape), " of ",
-               entry.is_half ? half_name : stored_name(*known), ", but ", entry.end - entry.begin,
-               " bytes");
+    fail_input(where, " has the shape ", shape_text(entry.tensor.shape), " of ", entry.stored_as,
+               ", but ", entry.end - entry.begin, " bytes");
   }
   entry.tensor.bytes = data.subspan(entry.begin, *bytes);
   return entry;
+}
+
+using Entries = std::map<std::string_view, const Entry*>;
+
+bool is_scale(std::string_view name, const Entries& all) {
+  if (!name.ends_with(scale_ending)) return false;
+  const auto of = all.find(name.substr(0, name.size() - scale_ending.size()));
+  return of != all.end() && of->second->stored_as == int8_name;
+}
+
+// Of the rows of a tensor of I8, whose first dimension counts them.
+std::span<const std::byte> scales_of(const std::string& file, const Entry& entry,
+                                     const Entries& all) {
+  const std::vector<int64_t>& shape = entry.tensor.shape;
+  const std::string name = entry.tensor.name + std::string(scale_ending);
+  const std::string what = str(file, ": tensor '", entry.tensor.name, "' is I8", shape_text(shape));
+  if (shape.empty()) fail_input(what, ", expected rows, each with a scale");
+  const auto found = all.find(name);
+  if (found == all.end()) {
+    fail_input(what, " without scales, expected '", name, "', F32[", shape.front(), "]");
+  }
+  const Entry& scales = *found->second;
+  if (scales.stored_as != "F32" || scales.tensor.shape != std::vector{shape.front()}) {
+    fail_input(what, ", and '", name, "' ", scales.stored_as, shape_text(scales.tensor.shape),
+               ", expected F32[", shape.front(), "], a scale for each row");
+  }
+  return scales.tensor.bytes;
 }
 
 Json parse_header(const std::string& file, std::string_view text) {
@@ -293,26 +328,46 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
                  entry.begin < next ? " (it overlaps the one before)" : " (a hole)");
     }
     next = entry.end;
-    if (entry.is_half) {
-      const size_t count = entry.tensor.bytes.size() / sizeof(uint16_t);
-      std::vector<uint64_t>& wide = realigned_.emplace_back((count + 1) / 2);
-      for (size_t i = 0; i < count; ++i) {
-        uint16_t half;
-        std::memcpy(&half, entry.tensor.bytes.data() + i * sizeof half, sizeof half);
-        const float value = half_to_float(half);
-        std::memcpy(reinterpret_cast<std::byte*>(wide.data()) + i * sizeof value, &value,
-                    sizeof value);
-      }
-      entry.tensor.bytes = std::as_bytes(std::span(wide)).first(count * sizeof(float));
-    } else {
-      align(entry.tensor);
-    }
-    index_[entry.tensor.name] = tensors_.size();
-    tensors_.push_back(std::move(entry.tensor));
   }
   if (next != data.size()) {
     fail_input(name_, ": ", data.size() - next, " bytes at the end belong to no tensor");
   }
+  Entries by_name;
+  for (const Entry& entry : entries) by_name.emplace(entry.tensor.name, &entry);
+  for (Entry& entry : entries) {
+    if (is_scale(entry.tensor.name, by_name)) continue;
+    stored_bytes(entry.stored_as) ? widen(entry, by_name) : align(entry.tensor);
+    index_[entry.tensor.name] = tensors_.size();
+    tensors_.push_back(entry.tensor);
+  }
+}
+
+// Copies narrower elements as f32.
+void SafetensorsFile::widen(Entry& entry, const Entries& all) {
+  const std::span<const std::byte> stored = entry.tensor.bytes;
+  const size_t count = stored.size() / stored_bytes(entry.stored_as);
+  std::vector<uint64_t>& wide = realigned_.emplace_back((count + 1) / 2);
+  const std::span<std::byte> to =
+      std::as_writable_bytes(std::span(wide)).first(count * sizeof(float));
+  const auto put = [&](size_t i, float value) {
+    std::memcpy(to.data() + i * sizeof value, &value, sizeof value);
+  };
+  if (entry.stored_as == half_name) {
+    for (size_t i = 0; i < count; ++i) {
+      uint16_t half;
+      std::memcpy(&half, stored.data() + i * sizeof half, sizeof half);
+      put(i, half_to_float(half));
+    }
+  } else {
+    const std::span<const std::byte> scales = scales_of(name_, entry, all);
+    const size_t rows = scales.size() / sizeof(float);
+    for (size_t i = 0; i < count; ++i) {
+      float scale;
+      std::memcpy(&scale, scales.data() + i / (count / rows) * sizeof scale, sizeof scale);
+      put(i, static_cast<float>(static_cast<int8_t>(stored[i])) * scale);
+    }
+  }
+  entry.tensor.bytes = to;
 }
 
 void SafetensorsFile::align(StoredTensor& tensor) {

@@ -6,7 +6,9 @@
 // element size, then by name, so that each is aligned to its elements; the header is padded with
 // spaces so that the data begin at a multiple of 64.
 //
-// Tensors of F16 are read as f32.
+// Tensors of F16 are read as f32, and so are those of I8 whose rows have scales: of "x" a tensor
+// "x.scale" of F32 with a number for each of x's first dimension, which is then no tensor of its
+// own. Every element is the product of both.
 //
 // Errors: a file that is not a valid safetensors file is an InputError naming the file and what is
 // wrong; it is checked whole on opening, so later access cannot fail. Thread safety: an opened file
@@ -44,6 +46,7 @@ struct TensorToWrite {
   std::vector<int64_t> shape;
   const void* data = nullptr;
   std::function<void(uint64_t offset, std::span<std::byte> into)> fill = {};
+  bool is_signed = false;  // of u8: written as I8
 };
 
 // Names must be unique, non-empty and not "__metadata__"; shapes non-negative (RONDO_CHECK).
@@ -72,6 +75,8 @@ struct StoredTensor {
     return {reinterpret_cast<const T*>(bytes.data()), static_cast<size_t>(numel())};
   }
 };
+
+struct SafetensorsEntry;  // of a header
 
 class SafetensorsFile {
  public:
@@ -102,6 +107,8 @@ class SafetensorsFile {
  private:
   SafetensorsFile() = default;
   void parse(std::span<const std::byte> bytes);
+  void widen(SafetensorsEntry& entry,
+             const std::map<std::string_view, const SafetensorsEntry*>& all);
   void align(StoredTensor& tensor);
 
   std::string name_;
@@ -109,7 +116,7 @@ class SafetensorsFile {
   std::vector<StoredTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_;
   StringMap metadata_;
-  std::deque<std::vector<uint64_t>> realigned_;  // copies of tensors that are misaligned, or F16
+  std::deque<std::vector<uint64_t>> realigned_;  // copies of tensors: misaligned, F16 or I8
   std::vector<SafetensorsFile> joined_;          // whose bytes these tensors are
 };
 

@@ -27,20 +27,21 @@ ValueId convolution(Graph& g, ValueId x, const std::string& name, int64_t channe
   g.value(w).taps = taps;
   if (height > 0) g.value(w).tap_rows = rows.kernel;
   const ValueId b = g.add_parameter(name + ".bias", 1, channels, {Init::constant, 0});
-  return g.add_node("conv", {x, g.as_compute(w), b, no_value, no_value},
-                    {{"kernel", int64_t{time.kernel}},
-                     {"stride", int64_t{time.stride}},
-                     {"dilation", int64_t{time.dilation}},
-                     {"left", int64_t{time.before}},
-                     {"kernel_rows", int64_t{rows.kernel}},
-                     {"row_stride", int64_t{rows.stride}},
-                     {"row_dilation", int64_t{rows.dilation}},
-                     {"above", int64_t{rows.before}},
-                     {"groups", groups},
-                     {"height", height},
-                     {"out_height", (height + rows.stride - 1) / rows.stride},
-                     {"from", int64_t{from}},
-                     {"to", int64_t{to}}})[0];
+  Attributes attributes = {{"kernel", int64_t{time.kernel}},
+                           {"stride", int64_t{time.stride}},
+                           {"dilation", int64_t{time.dilation}},
+                           {"left", int64_t{time.before}},
+                           {"kernel_rows", int64_t{rows.kernel}},
+                           {"row_stride", int64_t{rows.stride}},
+                           {"row_dilation", int64_t{rows.dilation}},
+                           {"above", int64_t{rows.before}},
+                           {"groups", groups},
+                           {"height", height},
+                           {"out_height", (height + rows.stride - 1) / rows.stride},
+                           {"from", int64_t{from}},
+                           {"to", int64_t{to}}};
+  if (g.int8 && height == 0) attributes = attributes.with("int8", int64_t{1});
+  return g.add_node("conv", {x, g.as_compute(w), b, no_value, no_value}, std::move(attributes))[0];
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ ValueId pointwise(Graph& g, PointwiseFunction f, std::vector<ValueId> inputs) {
   return g.add_node("pointwise", std::move(inputs), {{"function", static_cast<int64_t>(f)}})[0];
 }
 
+// Of a node of products: with operands of 8 bits where the graph says so.
+Attributes of_products(const Graph& g, Attributes attributes) {
+  return g.int8 ? attributes.with("int8", int64_t{1}) : attributes;
+}
+
 Init uniform(double bound) { return {Init::uniform, bound}; }
 
 ValueId reverse(Graph& g, ValueId x) { return g.add_node("reverse_frames", {x})[0]; }
@@ -40,7 +45,7 @@ ValueId linear(Graph& g, ValueId x, const std::string& name, int64_t out, bool b
   const double bound = 1 / std::sqrt(static_cast<double>(in));
   const ValueId w = g.add_parameter(name + ".weight", out, in, uniform(bound));
   const ValueId b = bias ? g.add_parameter(name + ".bias", 1, out, {Init::constant, 0}) : no_value;
-  return g.add_node("linear", {x, g.as_compute(w), b})[0];
+  return g.add_node("linear", {x, g.as_compute(w), b}, of_products(g, {}))[0];
 }
 
 LstmLayerResult lstm_layer(Graph& g, ValueId x, const std::string& name, const LstmOptions& o,
@@ -66,10 +71,10 @@ LstmLayerResult lstm_layer(Graph& g, ValueId x, const std::string& name, const L
     inputs.push_back(o.projection ? weight(".weight_hr", o.projection, o.hidden) : no_value);
   }
   const auto out = g.add_node("lstm", std::move(inputs),
-                              {{"directions", int64_t{directions}},
-                               {"input", in},
-                               {"hidden", o.hidden},
-                               {"projection", o.projection}});
+                              of_products(g, {{"directions", int64_t{directions}},
+                                              {"input", in},
+                                              {"hidden", o.hidden},
+                                              {"projection", o.projection}}));
   return {out[0], {out[1], out[2]}};
 }
 

@@ -5,7 +5,7 @@
 //   output   y
 //   attributes kernel, stride, dilation, left: along time; kernel_rows, row_stride, row_dilation,
 //            above: along the height; groups; height and out_height of x and y, 0 for frames that
-//            are no images; from and to: levels
+//            are no images; from and to: levels; int8, or none
 // edge_frames: what the parts of a sequence hand each other for it. Made by those who cut graphs.
 //   inputs   x, before;              outputs tail, head
 //   inputs   dx, dbefore, dtail, dhead;  outputs dx and dbefore with those added
@@ -44,6 +44,7 @@ ConvDims dims_of(const Graph& g, const Node& node, size_t weights) {
   d.in_height = std::max(integer("height"), 1);
   d.out_height = std::max(integer("out_height"), 1);
   d.groups = node.attributes.integer("groups");
+  d.int8 = node.attributes.has("int8");
   d.out = w.rows;
   d.in = w.cols / d.taps() * d.groups;
   return d;
@@ -109,6 +110,7 @@ Thunk bind(const Binder& b, const Node& node) {
   a.before = edge(b, node.inputs[3]);
   a.after = edge(b, node.inputs[4]);
   a.y = b.output(node, 0);
+  a.packed_w = b.packed(node.inputs[1]);
   return bound(b, a);
 }
 

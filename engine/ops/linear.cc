@@ -1,4 +1,5 @@
-// linear: y = x W^T + b. Inputs x, W [out, in], b [1, out] or absent; output y.
+// linear: y = x W^T + b. Inputs x, W [out, in], b [1, out] or absent; output y. Attribute int8, or
+// none.
 #include <algorithm>
 
 #include "engine/ops/bind.h"
@@ -44,6 +45,7 @@ GemmArgs forward_args(const Graph& g, const Node& node, int64_t rows) {
   a.lda = a.ldb = w.cols;
   a.ldc = w.rows;
   a.dtype = a.c_dtype = g.value(node.inputs[0]).dtype;
+  a.int8 = node.attributes.has("int8");
   return a;
 }
 

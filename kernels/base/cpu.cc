@@ -44,6 +44,7 @@ CpuFeatures detect() {
   f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  f.avx512_vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = f.avx512 && __builtin_cpu_supports("avx512bf16");
   f.amx = f.avx512_bf16 && has_bf16_tiles();
 #endif
@@ -53,7 +54,7 @@ CpuFeatures detect() {
   if (isa == "generic") {
     f = {};
   } else if (isa == "avx2") {
-    f.avx512 = f.avx512_bf16 = f.amx = false;
+    f.avx512 = f.avx512_vnni = f.avx512_bf16 = f.amx = false;
   } else if (isa == "avx512") {
     f.avx512_bf16 = f.amx = false;
   } else if (isa == "avx512bf16") {

@@ -67,6 +67,7 @@ bool takes(const Context& context, const void* args) {
   if (args == nullptr) return true;
   const auto& a = *static_cast<const Args*>(args);
   const DType t = computed(a);
+  if (a.dims.int8 && context.backend != Backend::cpu) return false;
   return a.dims.one_row() == one_row && (t == DType::bf16 || (t == DType::f32 && has != has_pairs));
 }
 
@@ -96,17 +97,28 @@ std::span<const Variant> variants_of() {
 
 }  // namespace
 
+namespace {
+// What is for the forward pass of one row alone.
+void check_int8(const ConvDims& d, bool has_it) {
+  RONDO_CHECK(!d.int8 || has_it, "conv of 8 bits: of ", d.in_height, " rows and ", d.groups,
+              " groups, expected f32 frames of one row, forward");
+}
+}  // namespace
+
 void check_conv(const ConvArgs& a) {
+  check_int8(a.dims, a.dims.one_row() && a.x.dtype == DType::f32);
   check_frames(a.dims, a.from, a.to, a.x, a.y, a.before, a.after, a.x.dtype);
   check_weights(a.dims, a.w, a.x.dtype);
 }
 
 void check_conv(const ConvGradInputArgs& a) {
+  check_int8(a.dims, false);
   check_frames(a.dims, a.from, a.to, a.dx, a.dy, a.dbefore, a.dafter, a.dy.dtype);
   check_weights(a.dims, a.w, a.dy.dtype);
 }
 
 void check_conv(const ConvGradWeightArgs& a) {
+  check_int8(a.dims, false);
   check_frames(a.dims, a.from, a.to, a.x, a.dy, a.before, a.after, a.x.dtype);
   const DType sums = a.x.dtype == DType::f64 ? DType::f64 : DType::f32;
   if (a.dw) check_weights(a.dims, a.dw, sums);

@@ -60,6 +60,8 @@
 
 namespace rondo {
 
+class PackedWeights;  // kernels/base/cpu/packed_weights.h
+
 // The kernel along one axis.
 struct ConvAxis {
   int32_t kernel = 1, stride = 1, dilation = 1;  // each >= 1
@@ -90,6 +92,9 @@ struct ConvDims {
   int32_t in_height = 1, out_height = 1;
   ConvAxis height, time;
   int64_t groups = 1;  // divides in and out
+  // Forward, in f32, of one row: windows and weights are rounded to 8 bits, as gemm's int8 is
+  // (kernels/gemm/gemm.h), and results have the same bits in `ref` and on CPUs, which have it.
+  bool int8 = false;
 
   constexpr int64_t in_cols() const { return in_height * in; }
   constexpr int64_t out_cols() const { return out_height * out; }
@@ -112,6 +117,8 @@ struct ConvArgs {
   TensorView bias;
   TensorView y;
   TensorView workspace;  // u8, conv_workspace_bytes()
+  // With int8, where the weights do not change: where CPUs keep them packed.
+  PackedWeights* packed_w = nullptr;
 };
 
 struct ConvGradInputArgs {

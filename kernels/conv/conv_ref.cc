@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/conv/conv_impl.h"
+#include "kernels/gemm/int8_ref.h"
 
 namespace rondo {
 namespace {
@@ -69,8 +70,37 @@ double product(const TensorView& a, int64_t i, const TensorView& b, int64_t j) {
   return static_cast<double>(a.as<T>()[i]) * static_cast<double>(b.as<T>()[j]);
 }
 
+// With operands of 8 bits. What of a window lies outside the sequence is zero, and changes neither
+// its scale nor a sum.
+void compute_int8(const ConvArgs& a) {
+  const Frames frames = {a.x, a.before, a.after};
+  const int64_t cols = a.dims.weight_cols(), out = a.dims.out;
+  struct Window {
+    std::vector<float> values;
+    std::vector<int64_t> places;  // of their weights, in a row of them
+  };
+  std::vector<Window> windows(static_cast<size_t>(a.to.extent->rows * out));
+  for_products(a.dims, a.from, a.to, frames, [&](int64_t i, int part, int64_t x, int64_t w) {
+    windows[static_cast<size_t>(i)].values.push_back(frames[part].as<float>()[x]);
+    windows[static_cast<size_t>(i)].places.push_back(w % cols);
+  });
+  for (int64_t i = 0; i < a.to.extent->rows * out; ++i) {
+    const Window& window = windows[static_cast<size_t>(i)];
+    const Int8Row x(window.values.data(), static_cast<int64_t>(window.values.size()));
+    const Int8Row w(a.w.as<float>() + i % out * cols, cols);
+    int32_t sum = 0;
+    for (size_t j = 0; j < x.values.size(); ++j)
+      sum += x.values[j] * w.values[static_cast<size_t>(window.places[j])];
+    const float scale = x.scale * w.scale;
+    float value = static_cast<float>(sum) * scale;
+    if (a.bias) value += a.bias.as<float>()[i % out];
+    a.y.as<float>()[i] = value;
+  }
+}
+
 template <class T, class Weight>
 void compute(const ConvArgs& a) {
+  if (a.dims.int8) return compute_int8(a);
   const Frames frames = {a.x, a.before, a.after};
   Sums<T> y(a.y, a.to.extent->rows * a.dims.out_cols());
   for (int64_t i = 0; a.bias && i < a.to.extent->rows * a.dims.out_cols(); ++i)

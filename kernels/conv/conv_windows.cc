@@ -103,13 +103,14 @@ class Call {
 
   // out = windows times the arranged weights; by way of `scatter` where there is one.
   void multiply(const ConvTargets& targets, const ConvSource& source, const ConvTaps& taps,
-                const TensorView& bias, const TensorView& out,
-                ConvScatter* scatter = nullptr) const {
+                const TensorView& bias, const TensorView& out, ConvScatter* scatter = nullptr,
+                PackedWeights* packed = nullptr) const {
     for_windows(targets, source, taps, [&](GemmArgs& g, int64_t first) {
       g.a = windows_;
       g.b = weights_;
       g.c = scatter ? results_ : const_cast<char*>(at(out, first));
       g.bias = bias;
+      g.packed_b = packed;
       run(context_, g);
       if (scatter == nullptr) return;
       scatter->results = results_, scatter->first = first, scatter->rows = g.m;
@@ -174,6 +175,7 @@ class Call {
     }
     g.ldb = g.ldc = g.n;
     g.spare_rows = true;
+    g.int8 = dims_.int8;
     return g;
   }
 
@@ -302,7 +304,8 @@ void conv_with(const ConvDevice& device, const Context& context, const ConvArgs&
   const Call call(device, context, ConvPhase::forward, a, a.x.dtype);
   call.arrange_weights(a.w);
   call.multiply({ConvPart::frames, a.to, 0}, conv_source(a.from, a.x, a.before, a.after),
-                conv_forward_taps(a.dims.time), a.bias, a.y);
+                conv_forward_taps(a.dims.time), a.bias, a.y, nullptr,
+                a.dims.int8 ? a.packed_w : nullptr);
 }
 
 void conv_with(const ConvDevice& device, const Context& context, const ConvGradInputArgs& a) {

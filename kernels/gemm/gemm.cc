@@ -6,6 +6,7 @@
 #include "kernels/base/error.h"
 #include "kernels/gemm/gemm_blocked.h"
 #include "kernels/gemm/gemm_impl.h"
+#include "kernels/gemm/int8.h"
 
 namespace rondo {
 
@@ -15,6 +16,13 @@ void check_gemm(const GemmArgs& a) {
   RONDO_CHECK(!a.packed_b || a.batch == 1, "packed weights for a batch of ", a.batch);
   RONDO_CHECK(!a.packed_b || !a.transpose_a || !a.row_count,
               "packed weights of so many rows as *row_count says");
+  if (a.int8) {
+    RONDO_CHECK(a.dtype == DType::f32 && a.alpha == 1 && a.beta == 0 && a.batch == 1 &&
+                    !a.transpose_a && a.k <= int8_most_k,
+                "gemm of 8 bits: ", name_of(a.dtype), ", alpha ", a.alpha, ", beta ", a.beta,
+                ", batch ", a.batch, ", a ", a.transpose_a ? "transposed" : "as it is", ", k ",
+                a.k);
+  }
   RONDO_CHECK(is_floating(a.dtype), "gemm inputs are ", name_of(a.dtype));
   RONDO_CHECK(a.c_dtype == a.dtype || (a.dtype == DType::bf16 && a.c_dtype == DType::f32),
               "gemm of ", name_of(a.dtype), " into ", name_of(a.c_dtype));
@@ -72,8 +80,8 @@ template <const CpuVariant& v>
 bool accepts(const Context&, const void* args) {
   if (*v.kernel == nullptr || (v.feature && !(cpu_features().*v.feature))) return false;
   if (args == nullptr) return true;
-  const DType dtype = static_cast<const GemmArgs*>(args)->dtype;
-  return dtype == DType::bf16 || (dtype == DType::f32 && v.f32);
+  const auto* g = static_cast<const GemmArgs*>(args);
+  return !g->int8 && (g->dtype == DType::bf16 || (g->dtype == DType::f32 && v.f32));
 }
 
 template <const CpuVariant& v>
@@ -84,6 +92,30 @@ void run_blocked(const Context& context, const GemmArgs& args) {
 template <const CpuVariant& v>
 constexpr Variant blocked(const char* name) {
   return variant<GemmArgs, run_blocked<v>>(name, Backend::cpu, Role::standard, accepts<v>);
+}
+
+struct Int8Variant {
+  const Int8Kernel* const* kernel;
+  bool CpuFeatures::*feature;
+};
+constexpr Int8Variant int8_vnni = {&isa_avx512vnni::gemm_int8_kernel, &CpuFeatures::avx512_vnni};
+constexpr Int8Variant int8_avx2 = {&isa_avx2::gemm_int8_kernel, &CpuFeatures::avx2};
+constexpr Int8Variant int8_generic = {&isa_generic::gemm_int8_kernel, nullptr};
+
+template <const Int8Variant& v>
+bool accepts_int8(const Context&, const void* args) {
+  if (*v.kernel == nullptr || (v.feature && !(cpu_features().*v.feature))) return false;
+  return !args || static_cast<const GemmArgs*>(args)->int8;
+}
+
+template <const Int8Variant& v>
+void run_int8(const Context& context, const GemmArgs& args) {
+  gemm_int8(context, args, **v.kernel);
+}
+
+template <const Int8Variant& v>
+constexpr Variant eight_bits(const char* name) {
+  return variant<GemmArgs, run_int8<v>>(name, Backend::cpu, Role::standard, accepts_int8<v>);
 }
 
 #ifdef RONDO_WITH_SIM
@@ -114,6 +146,12 @@ size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args) {
   if (context.backend == Backend::cuda) return gemm_cublaslt_workspace(args);
 #endif
   if (context.backend != Backend::cpu || args.dtype == DType::f64) return bytes;
+  if (args.int8) {
+    for (const Int8Variant* v : {&int8_vnni, &int8_avx2, &int8_generic}) {
+      if (*v->kernel) bytes = std::max(bytes, gemm_int8_workspace(args, **v->kernel));
+    }
+    return bytes;
+  }
   for (const CpuVariant* v : {&amx, &avx512_bf16, &avx512, &avx2, &generic}) {
     if (*v->kernel) bytes = std::max(bytes, gemm_blocked_workspace(context, args, **v->kernel));
   }
@@ -132,6 +170,9 @@ std::span<const Variant> gemm_variants() {
       blocked<avx512>("avx512"),
       blocked<avx2>("avx2"),
       blocked<generic>("generic"),
+      eight_bits<int8_vnni>("int8_vnni"),
+      eight_bits<int8_avx2>("int8_avx2"),
+      eight_bits<int8_generic>("int8_generic"),
       variant<GemmArgs, gemm_f64>("f64", Backend::cpu, Role::standard, gemm_f64_accepts),
 #ifdef RONDO_WITH_CUBLASLT
       variant<GemmArgs, gemm_cublaslt>("cublaslt", Backend::cuda, Role::standard,

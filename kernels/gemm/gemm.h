@@ -16,6 +16,11 @@
 // packed_b: where b does not change, batch is 1 and its rows are not limited, the CPU variants keep
 // it packed there, and read
 //   b itself no more. The other variants ignore it.
+// int8: both operands are rounded to 8 bits, each row of op(a) and each column of op(b) with a
+// scale
+//   of its own (kernels/gemm/int8.h), and results have the same bits in every variant, of which
+//   `ref` and CPUs have some. All is f32, a is not transposed, alpha is 1, beta 0, batch 1, and k
+//   at most int8_most_k.
 // beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
 // Aliasing: c aliases nothing.
 // Determinism: bitwise, for any thread count: threads split m and n, never k. In all variants but
@@ -52,6 +57,7 @@ struct GemmArgs {
   int64_t batch = 1;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0, row_count_stride = 0;
   bool spare_rows = false;
+  bool int8 = false;
   PackedWeights* packed_b = nullptr;
   TensorView workspace;  // u8, at least gemm_workspace_bytes()
 };

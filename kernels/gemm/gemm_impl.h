@@ -29,6 +29,11 @@ void gemm_ref(const Context& context, const GemmArgs& args);
 bool gemm_f64_accepts(const Context& context, const void* args);
 void gemm_f64(const Context& context, const GemmArgs& args);
 
+struct Int8Kernel;  // kernels/gemm/int8.h
+void gemm_int8(const Context& context, const GemmArgs& args, const Int8Kernel& kernel);
+void gemm_int8_ref(const GemmArgs& args);
+size_t gemm_int8_workspace(const GemmArgs& args, const Int8Kernel& kernel);
+
 RONDO_DECLARE_GPU(gemm_gpu, GemmArgs);
 
 // Sets the part of a [rows, cols] matrix (f32 or bf16) past `*count` rows, or columns, to zero.
@@ -57,7 +62,8 @@ size_t gemm_cublaslt_workspace(const GemmArgs& args);
 
 // GPUs take f32 and bf16.
 inline bool gemm_gpu_accepts(const Context&, const void* args) {
-  return !args || static_cast<const GemmArgs*>(args)->dtype != DType::f64;
+  const auto* g = static_cast<const GemmArgs*>(args);
+  return !g || (g->dtype != DType::f64 && !g->int8);
 }
 
 }  // namespace rondo

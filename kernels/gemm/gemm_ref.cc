@@ -32,6 +32,7 @@ void product(const GemmArgs& g, const GemmExtent& e) {
 }  // namespace
 
 void gemm_ref(const Context&, const GemmArgs& args) {
+  if (args.int8) return gemm_int8_ref(args);
   gemm_each(args, [](const GemmArgs& one) {
     const GemmExtent e = gemm_extent(one);
     if (one.dtype == DType::bf16 && one.c_dtype == DType::f32) return product<bf16, float>(one, e);

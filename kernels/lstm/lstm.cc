@@ -4,6 +4,7 @@
 
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
+#include "kernels/gemm/int8.h"
 #include "kernels/lstm/lstm_cpu.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
@@ -39,6 +40,14 @@ void check_dims(const LstmDims& dims) {
               dims.input, ", hidden ", dims.hidden, ", projection ", dims.projection);
 }
 
+// What is for the forward pass of inference alone.
+void check_int8(const LstmDims& dims, DType compute, bool keeps) {
+  RONDO_CHECK(!dims.int8 || (compute == DType::f32 && !keeps && dims.input <= int8_most_k &&
+                             dims.hidden <= int8_most_k),
+              "lstm of 8 bits: of ", name_of(compute), ", input ", dims.input, ", hidden ",
+              dims.hidden, keeps ? ", with what a backward pass needs" : "");
+}
+
 void check_run(LstmRun run, const LstmDims& dims) {
   RONDO_CHECK(run == LstmRun::both || dims.directions == 2,
               "lstm: one direction of a layer that has one");
@@ -65,6 +74,7 @@ void check_lstm(const LstmForwardArgs& a) {
   const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
   const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;
   RONDO_CHECK(is_floating(t), "lstm: x is ", name_of(t));
+  check_int8(a.dims, t, a.gates || a.cells || a.hidden);
   check_view(a.x, "x", true, t, {rows, I});
   for (int d = 0; d < D; ++d) check_weights(a.weights[d], a.dims, t, s, true);
   check_view(a.h0, "h0", false, t, {D, N, P});
@@ -84,6 +94,7 @@ void check_lstm(const LstmBackwardArgs& a) {
   const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
   const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;
   RONDO_CHECK(is_floating(t), "lstm: dy is ", name_of(t));
+  check_int8(a.dims, t, true);
   for (int d = 0; d < D; ++d) check_weights(a.weights[d], a.dims, t, s, true);
   check_view(a.c0, "c0", false, s, {D, N, H});
   check_view(a.gates, "gates", true, t, {D, rows, 4 * H});
@@ -104,6 +115,7 @@ void check_lstm(const LstmWeightGradArgs& a) {
   const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
   const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;
   RONDO_CHECK(is_floating(t), "lstm: x is ", name_of(t));
+  check_int8(a.dims, t, true);
   check_view(a.x, "x", true, t, {rows, I});
   check_view(a.h0, "h0", false, t, {D, N, P});
   check_view(a.y, "y", true, t, {rows, D * P});
@@ -118,6 +130,7 @@ void check_lstm(const LstmWeightGradArgs& a) {
 size_t lstm_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
                             DType compute, const PackedCapacity& capacity) {
   check_dims(dims);
+  check_int8(dims, compute, phase != LstmPhase::forward);
   switch (context.backend) {
     case Backend::ref:
       return 0;
@@ -145,17 +158,20 @@ constexpr Variant cpu_variant(const char* name) {
           },
           [](const Context& context, const void* args) {
             return has_isa(context, args) &&
-                   (!args || cpu.of(lstm_compute_dtype(*static_cast<const Args*>(args))));
+                   (!args || cpu.of(lstm_compute_dtype(*static_cast<const Args*>(args)),
+                                    static_cast<const Args*>(args)->dims));
           }};
 }
 
 bool on_any_cpu(const Context&, const void*) { return true; }
 
-constexpr LstmCpu amx = {nullptr, &isa_amx::lstm_bf16};
-constexpr LstmCpu avx512bf16 = {nullptr, &isa_avx512bf16::lstm_bf16};
-constexpr LstmCpu avx512 = {&isa_avx512::lstm_f32, &isa_avx512::lstm_bf16};
-constexpr LstmCpu avx2 = {&isa_avx2::lstm_f32, &isa_avx2::lstm_bf16};
-constexpr LstmCpu generic = {&isa_generic::lstm_f32, &isa_generic::lstm_bf16};
+constexpr LstmCpu amx = {nullptr, &isa_amx::lstm_bf16, nullptr};
+constexpr LstmCpu avx512bf16 = {nullptr, &isa_avx512bf16::lstm_bf16, nullptr};
+constexpr LstmCpu avx512vnni = {nullptr, nullptr, &isa_avx512vnni::lstm_int8};
+constexpr LstmCpu avx512 = {&isa_avx512::lstm_f32, &isa_avx512::lstm_bf16, nullptr};
+constexpr LstmCpu avx2 = {&isa_avx2::lstm_f32, &isa_avx2::lstm_bf16, &isa_avx2::lstm_int8};
+constexpr LstmCpu generic = {&isa_generic::lstm_f32, &isa_generic::lstm_bf16,
+                             &isa_generic::lstm_int8};
 
 template <class Args, void (*ref)(const Context&, const Args&),
           void (*kernel)(const LstmCpu&, const Context&, const Args&), class... Gpu>
@@ -164,6 +180,7 @@ constexpr auto variants(Gpu... gpu) {
       variant<Args, ref>("ref", Backend::ref),
       cpu_variant<Args, kernel, amx, has_amx>("amx"),
       cpu_variant<Args, kernel, avx512bf16, has_avx512_bf16>("avx512bf16"),
+      cpu_variant<Args, kernel, avx512vnni, has_avx512_vnni>("avx512vnni"),
       cpu_variant<Args, kernel, avx512, has_avx512>("avx512"),
       cpu_variant<Args, kernel, avx2, has_avx2>("avx2"),
       cpu_variant<Args, kernel, generic, on_any_cpu>("generic"),

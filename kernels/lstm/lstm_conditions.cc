@@ -24,7 +24,7 @@ bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims,
   const int64_t largest = compute == DType::bf16  ? c->largest
                           : compute == DType::f32 ? c->largest_f32
                                                   : 0;
-  return (small || dims.hidden >= c->smallest) && dims.hidden <= largest &&
+  return !dims.int8 && (small || dims.hidden >= c->smallest) && dims.hidden <= largest &&
          (c->projection || dims.projection == 0);
 }
 

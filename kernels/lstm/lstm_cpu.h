@@ -11,7 +11,9 @@ namespace rondo {
 struct LstmCpu {
   const LstmKernels* f32;
   const LstmKernels* bf16;
-  const LstmKernels* of(DType t) const {
+  const LstmKernels* int8;  // of f32, forward
+  const LstmKernels* of(DType t, const LstmDims& dims) const {
+    if (dims.int8) return int8;
     return t == DType::f32 ? f32 : t == DType::bf16 ? bf16 : nullptr;
   }
 };

@@ -32,8 +32,8 @@ inline DType lstm_compute_dtype(const LstmWeightGradArgs& a) { return a.x.dtype;
 // GPUs take f32 and bf16. Only `portable` computes one direction of two by itself.
 template <class Args>
 bool lstm_gpu_accepts(const Context&, const void* args) {
-  if (!args) return true;
-  return lstm_compute_dtype(*static_cast<const Args*>(args)) != DType::f64;
+  const auto* a = static_cast<const Args*>(args);
+  return !a || (lstm_compute_dtype(*a) != DType::f64 && !a->dims.int8);
 }
 
 RONDO_DECLARE_GPU(lstm_forward_cluster_split, LstmForwardArgs);

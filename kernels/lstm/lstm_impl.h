@@ -6,6 +6,7 @@
 namespace rondo {
 
 void lstm_forward_ref(const Context& context, const LstmForwardArgs& args);
+void lstm_int8_ref(const LstmForwardArgs& args);
 void lstm_backward_ref(const Context& context, const LstmBackwardArgs& args);
 void lstm_weight_grad_ref(const Context& context, const LstmWeightGradArgs& args);
 

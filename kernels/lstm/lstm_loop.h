@@ -65,6 +65,10 @@ struct LstmForwardLoop {
   LstmLoopShape shape;
   int64_t begin = 0, end = 0;  // steps of this call
   bool own_inputs = false;
+  // With operands of 8 bits: of each worker, where it has the rows of a step as integers, and their
+  // scales at the end.
+  void* integers = nullptr;
+  int64_t integers_bytes = 0;
   struct Direction {
     const void *r = nullptr, *p = nullptr;  // packed
     // x W^T + b, [rows, 4H]: of all rows from pre_row on, or with own_inputs of this worker's
@@ -103,7 +107,7 @@ struct LstmBackwardLoop {
 
 // One instruction set's kernels for one storage dtype.
 struct LstmKernels {
-  bool bf16_operands;      // of the products
+  size_t operand_bytes;    // of the products: 4, 2 for bf16, or 1, where states are f32
   int width;               // W
   int rows_at_once;        // a product of fewer rows takes as long as one of these
   double products_per_ns;  // multiply-adds of one thread, when the matrix is in the cache
@@ -127,5 +131,15 @@ RONDO_DECLARE(isa_avx512)
 RONDO_DECLARE(isa_avx512bf16)
 RONDO_DECLARE(isa_amx)
 #undef RONDO_DECLARE
+// Forward alone, of f32, with products of 8 bits (kernels/gemm/int8.h).
+namespace isa_generic {
+extern const LstmKernels lstm_int8;
+}
+namespace isa_avx2 {
+extern const LstmKernels lstm_int8;
+}
+namespace isa_avx512vnni {
+extern const LstmKernels lstm_int8;
+}
 
 }  // namespace rondo

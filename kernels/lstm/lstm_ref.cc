@@ -274,6 +274,7 @@ void visit_types(DType compute, F f) {
 
 void lstm_forward_ref(const Context&, const LstmForwardArgs& a) {
   check_lstm(a);
+  if (a.dims.int8) return lstm_int8_ref(a);
   visit_types(a.x.dtype, [&]<class T, class S>(T, S) {
     for (int d = lstm_first_direction(a.run); d < lstm_end_direction(a.dims, a.run); ++d) {
       Forward<T, S>{a, d}.run();

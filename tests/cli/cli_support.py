@@ -293,6 +293,16 @@ def safetensors(tensors):
     return struct.pack("<Q", len(text)) + text + body
 
 
+def read_safetensors(path):
+    """Tensors by name (shape and bytes), and the metadata."""
+    data = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    metadata = header.pop("__metadata__", {})
+    return {name: (t["shape"], data[8 + size + t["data_offsets"][0] : 8 + size + t["data_offsets"][1]])
+            for name, t in header.items()}, metadata
+
+
 def feature_corpus(root, kind, train=48, dev=12, seed=2):
     """Ready features of 6 columns. kind: ctc (letters as unit vectors), labels (the same
     as numbers, without text), classify, regress."""

@@ -5,19 +5,9 @@ That PyTorch computes the same is tests/pytorch."""
 from bad_input_support import *
 
 
-def read(path):
-    """Tensors by name (shape and bytes), and the metadata."""
-    data = pathlib.Path(path).read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8 : 8 + size])
-    metadata = header.pop("__metadata__", {})
-    return {name: (t["shape"], data[8 + size + t["data_offsets"][0] : 8 + size + t["data_offsets"][1]])
-            for name, t in header.items()}, metadata
-
-
 def converted(root):
     run("convert", root / "run", root / "torch.safetensors", "--to", "pytorch", says="in PyTorch's format")
-    return read(root / "torch.safetensors")
+    return read_safetensors(root / "torch.safetensors")
 
 
 def test_names_and_shapes():
@@ -53,7 +43,7 @@ type = "layer_norm"
                              of("bias_ih"): [20], of("bias_hh"): [20]})
         check({name: shape for name, (shape, _) in tensors.items()} == want, want, tensors.keys())
         check(not any(tensors["layers.1.bias_hh_l0"][1]), "a second bias")
-        own, _ = read(root / "run" / "model.safetensors")
+        own, _ = read_safetensors(root / "run" / "model.safetensors")
         check(tensors["layers.1.bias_ih_l0"][1] == own["lstm2.0.bias"][1], "the first bias")
         layers = json.loads(metadata["layers"])
         check(metadata["format"] == "pt" and [l["type"] for l in layers] ==
@@ -63,7 +53,7 @@ type = "layer_norm"
         # Back, with and without a model to be like.
         for like in ([], ["--like", root / "run"]):
             run("convert", root / "torch.safetensors", root / "back.safetensors", *like, says="in rondo's format")
-            back, _ = read(root / "back.safetensors")
+            back, _ = read_safetensors(root / "back.safetensors")
             check(back == own, back.keys(), own.keys())
         run("eval", root / "back.safetensors", root / "dev.jsonl", says="WER")
 
@@ -78,7 +68,7 @@ def test_both_biases_are_added():
         first = array.array("f", bias)
         write_safetensors(root / "torch.safetensors", {**tensors, "layers.0.bias_hh_l0": (shape, half.tobytes())}, metadata)
         run("convert", root / "torch.safetensors", root / "back.safetensors")
-        back, _ = read(root / "back.safetensors")
+        back, _ = read_safetensors(root / "back.safetensors")
         want = array.array("f", [a + 0.25 for a in first])
         check(array.array("f", back["lstm0.0.bias"][1]) == want, "sums")
 

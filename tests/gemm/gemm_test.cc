@@ -150,3 +150,38 @@ TEST_CASE("a workspace that is too small is refused") {
   }
   CHECK(refused > 0);  // the variant that needs most
 }
+
+TEST_CASE("a row that is not finite gives no finite result with 8 bits", "[gemm]") {
+  ThreadPool pool(2);
+  constexpr int64_t n = 9;
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    Product p(pool, n);
+    p.args.int8 = true;
+    p.workspace.resize(gemm_workspace_bytes(p.context, p.args));
+    p.args.workspace =
+        TensorView(p.workspace.data(), DType::u8, {static_cast<int64_t>(p.workspace.size())});
+    p.put(const_cast<void*>(p.args.a), 2 * n + 3, bad);  // in row 2
+    for (const Variant* v : usable_variants(p)) {
+      INFO(v->name << ", " << bad);
+      v->run(p.context, &p.args);
+      for (int64_t col = 0; col < n; ++col) {
+        CHECK(!std::isfinite(p.c(2, col)));
+        CHECK(std::abs(p.c(1, col) - 0.25f * n) < 1e-5f);
+      }
+    }
+  }
+}
+
+TEST_CASE("what gemm with 8 bits does not do is refused", "[gemm]") {
+  ThreadPool pool(1);
+  const auto refuses = [&](auto change) {
+    Product p(pool, 4);
+    p.args.int8 = true;
+    change(p.args);
+    CHECK_THROWS_WITH(run(p.context, p.args), Catch::Contains("gemm of 8 bits"));
+  };
+  refuses([](GemmArgs& g) { g.alpha = 2; });
+  refuses([](GemmArgs& g) { g.beta = 1; });
+  refuses([](GemmArgs& g) { g.transpose_a = true; });
+  refuses([](GemmArgs& g) { g.k = g.lda = 65537; });
+}

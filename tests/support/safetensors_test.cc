@@ -170,6 +170,56 @@ TEST_CASE("tensors of F16 are read as f32", "[safetensors]") {
   CHECK((values[7] == 0 && std::signbit(values[7]) && values[8] == 0 && !std::signbit(values[8])));
 }
 
+TEST_CASE("tensors of I8 are read as f32, by the scales of their rows", "[safetensors]") {
+  TemporaryDirectory dir;
+  const int8_t integers[] = {-127, 127, 0, 1, 2, -3};
+  const float scales[] = {0.5f, 0.25f}, other[] = {7};
+  TensorToWrite rows{"w", DType::u8, {2, 3}, integers};
+  rows.is_signed = true;
+  // A name that only looks like that of scales.
+  const TensorToWrite tensors[] = {
+      rows, {"w.scale", DType::f32, {2}, scales}, {"b.scale", DType::f32, {1}, other}};
+  write_safetensors(dir / "model", tensors);
+  const SafetensorsFile file(dir / "model");
+  REQUIRE(file.tensors().size() == 2);
+  CHECK(file.at("w").describe() == "f32[2, 3]");
+  const auto values = file.at("w").as<float>();
+  const float expected[] = {-63.5f, 63.5f, 0, 0.25f, 0.5f, -0.75f};
+  CHECK(std::equal(values.begin(), values.end(), std::begin(expected), std::end(expected)));
+  CHECK(file.find("w.scale") == nullptr);
+  CHECK(file.at("b.scale").as<float>()[0] == 7);
+}
+
+TEST_CASE("I8 without fitting scales is refused", "[safetensors]") {
+  const auto with = [](const std::string& shape, const std::string& scales) {
+    const std::string rest = scales.empty() ? "" : ",\"w.scale\":" + scales;
+    return "{\"w\":" + tensor_json("I8", shape, "[8,12]") + rest + "}";
+  };
+  const std::string hole = ",\"h\":" + tensor_json("F64", "[1]", "[0,8]") + "}";
+  const auto error = [&](const std::string& shape, std::string scales) {
+    std::string header = with(shape, scales);
+    if (scales.empty()) header = header.substr(0, header.size() - 1) + hole;
+    return error_of(header, "ffffffffwwww");
+  };
+  CHECK_THAT(error("[2,2]", ""),
+             Contains("tensor 'w' is I8[2, 2] without scales, expected 'w.scale', F32[2]"));
+  CHECK_THAT(error("[4]", tensor_json("F32", "[2]", "[0,8]")),
+             Contains("and 'w.scale' F32[2], expected F32[4], a scale for each row"));
+  CHECK_THAT(error("[1,4]", tensor_json("F64", "[1]", "[0,8]")),
+             Contains("and 'w.scale' F64[1], expected F32[1]"));
+  CHECK_THAT(error("[2,2]", tensor_json("F32", "[1,2]", "[0,8]")),
+             Contains("and 'w.scale' F32[1, 2], expected F32[2]"));
+  CHECK_THAT(error_of("{\"w\":" + tensor_json("I8", "[]", "[0,1]") + "}", "w"),
+             Contains("tensor 'w' is I8[], expected rows"));
+  CHECK_THAT(error_of("{\"w\":" + tensor_json("I8", "[3]", "[0,4]") + "}", "wwww"),
+             Contains("has the shape [3] of I8, but 4 bytes"));
+  // Of no rows there is nothing to scale.
+  const std::string none = file_bytes("{\"w\":" + tensor_json("I8", "[0,3]", "[0,0]") +
+                                      ",\"w.scale\":" + tensor_json("F32", "[0]", "[0,0]") + "}");
+  const SafetensorsFile empty(std::as_bytes(std::span(none.data(), none.size())), "m");
+  CHECK(empty.at("w").numel() == 0);
+}
+
 TEST_CASE("a file that lacks what is expected names file and tensor", "[safetensors]") {
   TemporaryDirectory dir;
   const float f[6] = {};

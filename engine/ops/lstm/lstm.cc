@@ -2,7 +2,7 @@
 //   inputs   x, h0, c0, then per direction w, r, b, p (absent: no_value)
 //   outputs  y, hn, cn, gates, cells [, hidden]; at a level of columns hn and cn are frames of its
 //            parent, for each of which is a sequence here
-//   attributes directions, input, hidden, projection [, run]
+//   attributes directions, input, hidden, projection [, run] [, int8]
 #include "engine/ops/lstm/lstm.h"
 
 #include "engine/ops/bind.h"
@@ -195,10 +195,8 @@ NodeWork work(const Graph& g, const Node& node, const BatchShape& batch) {
 
 // Attribute "run".
 LstmRun lstm_run_of(const Node& node) {
-  for (const auto& [key, item] : node.attributes.items()) {
-    if (key == "run") return static_cast<LstmRun>(std::get<int64_t>(item));
-  }
-  return LstmRun::both;
+  return node.attributes.has("run") ? static_cast<LstmRun>(node.attributes.integer("run"))
+                                    : LstmRun::both;
 }
 
 LstmDims lstm_dims_of(const Node& node) {
@@ -207,6 +205,7 @@ LstmDims lstm_dims_of(const Node& node) {
   d.input = node.attributes.integer("input");
   d.hidden = node.attributes.integer("hidden");
   d.projection = node.attributes.integer("projection");
+  d.int8 = node.attributes.has("int8");
   return d;
 }
 

@@ -52,11 +52,19 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
   };
 }
 
-Graph inference_graph(const ModelDescription& d) {
+ModelFunction model_in_use(const ModelDescription& d, DeviceId device) {
+  const bool int8 = d.int8 && device.kind == DeviceKind::cpu;
+  return [int8, build = build_model(d.config.model, d.config.task, d.sizes)](Graph& g) {
+    g.int8 = int8 && g.compute == DType::f32 && !g.training;
+    return build(g);
+  };
+}
+
+Graph inference_graph(const ModelDescription& d, DeviceId device) {
   Graph graph;
   graph.compute = d.config.training.dtype;
   graph.training = false;
-  build_model(d.config.model, d.config.task, d.sizes)(graph);
+  model_in_use(d, device)(graph);
   return graph;
 }
 

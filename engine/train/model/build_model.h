@@ -19,8 +19,9 @@ inline constexpr const char* targets_input = "targets";  // classify, regress
 ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes,
                           const TrainingConfig& training = {});
 
-// The graph of a model in use: without dropout and gradients.
-Graph inference_graph(const ModelDescription& description);
+// A model in use on `device`: its graph, without dropout and gradients.
+ModelFunction model_in_use(const ModelDescription& description, DeviceId device);
+Graph inference_graph(const ModelDescription& description, DeviceId device = {});
 
 // Frames of the features per frame of the output, and how many frames an utterance of `frames`
 // leaves for its labels.

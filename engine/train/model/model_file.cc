@@ -15,6 +15,8 @@
 #include "engine/io/json.h"
 #include "engine/io/stage_index.h"
 #include "engine/rank_model.h"
+#include "engine/train/model/int8_tensors.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -103,6 +105,7 @@ StringMap ModelDescription::to_metadata() const {
   if (!classes.empty()) m["classes"] = Json(classes).dump();
   m["mean"] = Json(mean).dump();
   m["inverse_std"] = Json(inverse_std).dump();
+  if (int8) m["weights"] = "int8";
   if (!origin.version.empty() || origin.averaged > 0) m["trained"] = origin_text(origin);
   return m;
 }
@@ -126,6 +129,11 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
       fail_input(where, ": has the names of ", d.classes.size(), " classes, expected those of its ",
                  d.sizes.outputs, " outputs");
     }
+  }
+  if (const auto weights = metadata.find("weights"); weights != metadata.end()) {
+    d.int8 = weights->second == "int8";
+    if (!d.int8)
+      fail_input(where, ": metadata 'weights' is '", weights->second, "', expected 'int8'");
   }
   d.mean = json_field<std::vector<float>>(metadata, "mean", where);
   d.inverse_std = json_field<std::vector<float>>(metadata, "inverse_std", where);
@@ -220,6 +228,32 @@ std::string hex_of_decimal(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() ? hex(value) : "'" + text + "'";
 }
 
+// `meant`: what the stored tensors stand for.
+void save(const std::string& path, std::span<const TensorToWrite> stored,
+          std::span<const TensorToWrite> meant, const ModelDescription& description) {
+  // Where the run wrote says nothing of the model: the same run in another directory writes the
+  // same file.
+  ModelDescription anywhere = description;
+  const TrainingConfig usual;
+  anywhere.config.training.checkpoint_dir = usual.checkpoint_dir;
+  anywhere.config.training.log = usual.log;
+  anywhere.config.training.tensorboard = usual.tensorboard;
+  StringMap metadata = anywhere.to_metadata();
+  Checksum sum(metadata);
+  std::map<std::string, const TensorToWrite*> by_name;
+  for (const TensorToWrite& t : meant) by_name[t.name] = &t;
+  std::vector<std::byte> bytes;
+  for (const auto& [name, t] : by_name) {
+    size_t size = size_of(t->dtype);
+    for (int64_t n : t->shape) size *= static_cast<size_t>(n);
+    bytes.resize(size);
+    t->data ? copy_bytes(bytes.data(), t->data, size) : t->fill(0, bytes);
+    sum.add(name, bytes);
+  }
+  metadata[checksum_key] = str(sum.value);
+  write_safetensors(std::filesystem::path(path), stored, metadata);
+}
+
 SafetensorsFile find_model(const std::string& path, std::vector<std::string>* warnings) {
   namespace fs = std::filesystem;
   constexpr const char* file = "model.safetensors";
@@ -249,27 +283,9 @@ void save_model(const std::string& path, const Session& session,
 
 void save_model(const std::string& path, std::span<const TensorToWrite> tensors,
                 const ModelDescription& description) {
-  // Where the run wrote says nothing of the model: the same run in another directory writes the
-  // same file.
-  ModelDescription anywhere = description;
-  const TrainingConfig usual;
-  anywhere.config.training.checkpoint_dir = usual.checkpoint_dir;
-  anywhere.config.training.log = usual.log;
-  anywhere.config.training.tensorboard = usual.tensorboard;
-  StringMap metadata = anywhere.to_metadata();
-  Checksum sum(metadata);
-  std::map<std::string, const TensorToWrite*> by_name;
-  for (const TensorToWrite& t : tensors) by_name[t.name] = &t;
-  std::vector<std::byte> bytes;
-  for (const auto& [name, t] : by_name) {
-    size_t size = size_of(t->dtype);
-    for (int64_t n : t->shape) size *= static_cast<size_t>(n);
-    bytes.resize(size);
-    t->fill(0, bytes);
-    sum.add(name, bytes);
-  }
-  metadata[checksum_key] = str(sum.value);
-  write_safetensors(std::filesystem::path(path), tensors, metadata);
+  if (!description.int8) return save(path, tensors, tensors, description);
+  const Int8Tensors rounded(tensors, path);
+  save(path, rounded.stored(), rounded.meant(), description);
 }
 
 SafetensorsFile open_model(const std::string& path, std::vector<std::string>* warnings) {

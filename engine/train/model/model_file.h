@@ -24,7 +24,9 @@ Config config_of_model(const std::string& path);
 std::vector<std::string> differing_from_model(const Config& stored, const Config& wanted);
 
 // Writes the session's weights and the description, with a checksum of both in the metadata, and
-// replaces the file at once. Throws InputError.
+// replaces the file at once. Throws InputError. Where the description says int8, tensors of two
+// dimensions and more are written as I8 with a scale for each row, and the checksum is of what they
+// stand for.
 void save_model(const std::string& path, std::span<const TensorToWrite> weights,
                 const ModelDescription& description);
 void save_model(const std::string& path, const Session& session,

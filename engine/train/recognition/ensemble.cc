@@ -79,7 +79,7 @@ RunningModel::RunningModel(const Model& of, int threads) : model(of) {
   o.threads = threads;
   o.training = false;
   o.weights = model.weights();
-  session = std::make_unique<Session>(build_model(d.config.model, d.config.task, d.sizes), o);
+  session = std::make_unique<Session>(model_in_use(d, model.device()), o);
 }
 
 void require_alike(const RunningModel& first, const RunningModel& other) {

@@ -29,7 +29,7 @@ ChunkGraph graph_of(const Model& model) {
                "is known at its end only; train with \"global\" or \"none\" to stream");
   }
   try {
-    return streaming_graph(inference_graph(d));
+    return streaming_graph(inference_graph(d, model.device()));
   } catch (const InputError& e) {
     fail_input(model.file(), ": ", e.what());
   }

@@ -24,7 +24,7 @@ LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims, L
   p.output = dims.output();
   p.rows = extent.rows, p.frames = extent.frames, p.sequences = extent.sequences;
   p.panels = (p.output + 4 * kernels.width - 1) / (4 * kernels.width);
-  p.operand_bytes = kernels.bf16_operands ? 2 : 4;
+  p.operand_bytes = static_cast<int>(kernels.operand_bytes);
   p.rows_at_once = kernels.rows_at_once;
   p.products_per_ns = kernels.products_per_ns;
   p.l2_bytes = static_cast<double>(l2_cache_bytes());
@@ -106,6 +106,8 @@ class ForwardCall {
         space_(carver, context, args.dims, args.x.dtype, args.layout.capacity) {
     loop_.shape = loop_shape(a_.dims, a_.run, a_.layout);
     loop_.shape.team = crew_.team();
+    loop_.integers = space_.integers;
+    loop_.integers_bytes = lstm_integers_bytes(a_.dims, extent_.sequences);
   }
 
   void run() {
@@ -209,7 +211,8 @@ class ForwardCall {
     return {offsets[first], offsets[last] - offsets[first]};
   }
 
-  size_t operand_size() const { return kernels_.bf16_operands ? 2 : 4; }
+  bool bf16_states() const { return kernels_.operand_bytes == 2; }
+  size_t operand_size() const { return bf16_states() ? 2 : 4; }
 
   void prepare(int d) {
     const auto& s = space_.direction[d];
@@ -223,7 +226,7 @@ class ForwardCall {
     }
     // Both parities: a sequence of direction 1 may begin at either.
     for (int parity = 0; parity < 2; ++parity) {
-      load_state(a_.h0, d * N * P, live, P, kernels_.bf16_operands, stride,
+      load_state(a_.h0, d * N * P, live, P, bf16_states(), stride,
                  static_cast<char*>(s.state) +
                      static_cast<size_t>(parity * live * stride) * operand_size());
     }
@@ -247,7 +250,7 @@ class ForwardCall {
       return m.packed;
     }
     const auto bytes =
-        static_cast<size_t>(lstm_packed_elements(m.columns, m.k, m.cells)) * sizeof(float);
+        static_cast<size_t>(lstm_packed_elements(a_.dims, m.columns, m.k, m.cells)) * sizeof(float);
     return kept->get({reinterpret_cast<int64_t>(&kernels_), m.columns, m.k, m.cells}, bytes,
                      [&](void* to) {
                        m.packed = to;
@@ -278,7 +281,7 @@ class ForwardCall {
       const auto& s = space_.direction[d];
       if (a_.hn) {
         store_state(
-            a_.hn, (d * N + n) * P, P, kernels_.bf16_operands,
+            a_.hn, (d * N + n) * P, P, bf16_states(),
             static_cast<char*>(s.state) +
                 static_cast<size_t>((parity * extent_.sequences + n) * stride) * operand_size());
       }
@@ -422,7 +425,7 @@ class BackwardCall {
 void lstm_forward_cpu(const LstmCpu& cpu, const Context& context, const LstmForwardArgs& args) {
   check_lstm(args);
   Carver carver(args.workspace.data);
-  ForwardCall call(*cpu.of(args.x.dtype), context, args, carver);
+  ForwardCall call(*cpu.of(args.x.dtype, args.dims), context, args, carver);
   lstm_check_workspace(args.workspace, carver.used());
   call.run();
 }
@@ -430,7 +433,7 @@ void lstm_forward_cpu(const LstmCpu& cpu, const Context& context, const LstmForw
 void lstm_backward_cpu(const LstmCpu& cpu, const Context& context, const LstmBackwardArgs& args) {
   check_lstm(args);
   Carver carver(args.workspace.data);
-  BackwardCall call(*cpu.of(args.dy.dtype), context, args, carver);
+  BackwardCall call(*cpu.of(args.dy.dtype, args.dims), context, args, carver);
   lstm_check_workspace(args.workspace, carver.used());
   call.run();
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/arithmetic.h"
+#include "kernels/gemm/int8.h"
 #include "kernels/lstm/lstm_cpu.h"
 
 namespace rondo {
@@ -14,6 +16,7 @@ inline GemmArgs lstm_input_product(const LstmDims& dims, DType t, int64_t rows) 
   GemmArgs g = lstm_product(rows, 4 * dims.hidden, dims.input, t, DType::f32);
   g.transpose_b = true;
   g.lda = g.ldb = dims.input, g.ldc = 4 * dims.hidden;
+  g.int8 = dims.int8;
   return g;
 }
 
@@ -31,6 +34,19 @@ inline ThreadPool& lstm_one_thread() {
 }
 
 // ---- workspace ----
+
+// As lstm_packed_elements(), of a layer's matrix: with operands of 8 bits four of them are one.
+inline int64_t lstm_packed_elements(const LstmDims& dims, int64_t columns, int64_t k, bool cells) {
+  return lstm_packed_elements(columns, dims.int8 ? (k + 3) / 4 : k, cells);
+}
+
+// Of one worker: LstmForwardLoop::integers.
+inline int64_t lstm_integers_bytes(const LstmDims& dims, int64_t sequences) {
+  if (!dims.int8) return 0;
+  const int64_t widest = std::max(dims.output(), dims.projection ? dims.hidden : 0);
+  const int64_t scales = sequences * static_cast<int64_t>(sizeof(float));
+  return round_up(sequences * int8_row_bytes(widest) + scales, int64_t{64});
+}
 
 // Rows of pre-activations that are made at a time: enough for an efficient product, few enough to
 // still be in the cache when the time loop reads them.
@@ -70,19 +86,21 @@ struct LstmForwardSpace {
     void* gemm;
     size_t gemm_bytes;
   } own[lstm_max_own];
+  void* integers;  // of all workers
 
   LstmForwardSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
                    const PackedCapacity& capacity) {
     const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
     const int64_t rows = lstm_chunk_rows(dims, capacity);
+    integers = carver.take(lstm_integers_bytes(dims, N) * context.pool->size(), 1);
     for (int d = 0; d < dims.directions; ++d) {
       Direction& s = direction[d];
-      s.r = carver.take(lstm_packed_elements(H, P, true), sizeof(float));
+      s.r = carver.take(lstm_packed_elements(dims, H, P, true), sizeof(float));
       s.state = carver.take(2 * N * lstm_state_stride(P), sizeof(float));
       s.c = carver.take<float>(N * H, sizeof(float));
       s.p = s.projected = nullptr;
       if (dims.projection) {
-        s.p = carver.take(lstm_packed_elements(P, H, false), sizeof(float));
+        s.p = carver.take(lstm_packed_elements(dims, P, H, false), sizeof(float));
         s.projected = carver.take(N * lstm_state_stride(H), sizeof(float));
       }
     }
@@ -107,8 +125,8 @@ struct LstmForwardSpace {
     for (int g = 0; g < groups; ++g) {
       own[g].x = carver.take<char>(rows * dims.input, size_of(t));
       for (int d = 0; d < dims.directions; ++d) {
-        own[g].r[d] =
-            carver.take(lstm_packed_elements(dims.hidden, dims.output(), true), sizeof(float));
+        own[g].r[d] = carver.take(lstm_packed_elements(dims, dims.hidden, dims.output(), true),
+                                  sizeof(float));
         own[g].pre[d] = carver.take<float>(rows * 4 * dims.hidden, sizeof(float));
       }
       own[g].gemm_bytes = gemm_workspace_bytes(alone, lstm_input_product(dims, t, rows));

@@ -141,7 +141,7 @@ class WeightGradCall {
 void lstm_weight_grad_cpu(const LstmCpu& cpu, const Context& context, const LstmWeightGradArgs& a) {
   check_lstm(a);
   Carver carver(a.workspace.data);
-  WeightGradCall call(*cpu.of(a.x.dtype), context, a, carver);
+  WeightGradCall call(*cpu.of(a.x.dtype, a.dims), context, a, carver);
   lstm_check_workspace(a.workspace, carver.used());
   call.run();
 }

@@ -1,13 +1,9 @@
 // sigmoid and tanh for the cells of the LSTM's time loops, where they are a third of the work at
 // H = 128. Half the instructions of kernels/base/cpu/simd.h's: 2^n comes from the rounding
 // constant's own bits, the argument is clamped instead of treated by cases, and sigmoid's error is
-// bounded against 1, not against itself. For lstm_loop_simd.cc.
-#pragma once
-
-#include "kernels/base/cpu/simd.h"
-
-namespace rondo::RONDO_ISA {
-namespace {
+// bounded against 1, not against itself. To be included inside a namespace that has vf, vi and
+// their functions of kernels/base/cpu/simd.h, whatever vf is (kernels/lstm/lstm_int8_ref.cc has
+// floats).
 
 // x * log2(e) * scale = n + fraction, |fraction| <= 1/2. `shifted` holds n in its low bits.
 struct Power {
@@ -49,6 +45,3 @@ struct Power {
   const vf q = e * power + (power - 1.0f);
   return q / (q + 2.0f);
 }
-
-}  // namespace
-}  // namespace rondo::RONDO_ISA
