@@ -60,8 +60,8 @@ def test_what_reads_models_reads_it():
         rates = [json.loads(run("eval", model, root / "dev.jsonl", "--json")[0])["all"]["cer"]
                  for model in (root / "run", small)]
         check(abs(rates[0] - rates[1]) < 0.05, rates)
-        run("convert", small, root / "model.onnx")
-        run("train", *settings, f"training.checkpoint_dir={root}/tuned", "training.max_steps=2", f"training.init={small}")
+        run("convert", small, root / "torch.safetensors", "--to", "pytorch")
+        run("train", *settings, "--init-from", small, f"training.checkpoint_dir={root}/tuned", "training.max_steps=2")
         check("weights" not in read_safetensors(root / "tuned" / "model.safetensors")[1], "a tuned model is of f32 again")
         fails("convert", small, root / "again.safetensors", "--to", "int8", errs="has weights of 8 bits already")
 

@@ -1,5 +1,6 @@
 #include "engine/io/safetensors.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
