@@ -13,8 +13,10 @@ namespace {
 // passes over a panel that lies in the first-level cache.
 #if defined(__AVX512F__)
 constexpr int pass_rows = 6;
-#else
+#elif defined(__AVX2__)
 constexpr int pass_rows = 3;
+#else
+constexpr int pass_rows = 2;
 #endif
 constexpr int max_tile_rows = 24, fine_rows = 6;
 
@@ -47,6 +49,17 @@ constexpr int held_above = 128;
   const auto r = __builtin_bit_cast(__m256i, row), c = __builtin_bit_cast(__m256i, columns);
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(c), _mm256_sign_epi8(r, c));
   return sums + __builtin_bit_cast(vi, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+#elif defined(__SSE2__)
+[[gnu::always_inline]] inline vi add_products(vi sums, vi row, vi columns) {
+  const auto c = __builtin_bit_cast(__m128i, columns);
+  const __m128i zero = _mm_setzero_si128(), signs = _mm_cmpgt_epi8(zero, c);
+  const __m128i r = _mm_unpacklo_epi8(__builtin_bit_cast(__m128i, row), zero);
+  // Of two columns each, the first and the second pair of values.
+  const auto low = _mm_castsi128_ps(_mm_madd_epi16(_mm_unpacklo_epi8(c, signs), r));
+  const auto high = _mm_castsi128_ps(_mm_madd_epi16(_mm_unpackhi_epi8(c, signs), r));
+  return sums + __builtin_bit_cast(vi, _mm_shuffle_ps(low, high, _MM_SHUFFLE(2, 0, 2, 0))) +
+         __builtin_bit_cast(vi, _mm_shuffle_ps(low, high, _MM_SHUFFLE(3, 1, 3, 1)));
 }
 #else
 [[gnu::always_inline]] inline vi add_products(vi sums, vi row, vi columns) {
@@ -192,7 +205,9 @@ void some_rows(int64_t rows, const int8_t* a, int64_t lda, const float* scales, 
     return pass<n, near>(a, lda, scales, panel, steps, out);
     RONDO_ROWS(1)
     RONDO_ROWS(2)
+#if defined(__AVX2__)
     RONDO_ROWS(3)
+#endif
 #if defined(__AVX512F__)
     RONDO_ROWS(4)
     RONDO_ROWS(5)
