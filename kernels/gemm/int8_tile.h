@@ -35,9 +35,12 @@ constexpr int held_above = 0;
 constexpr int held_above = 128;
 #endif
 
-// sums + the products of 4 values of a row, the same for all columns, with those of W columns.
+// Four values of a row, the same for all columns, as products take them; and sums + their products
+// with those of W columns.
 #if defined(__AVX512VNNI__)
-[[gnu::always_inline]] inline vi add_products(vi sums, vi row, vi columns) {
+using Four = vi;
+[[gnu::always_inline]] inline Four four_of(int32_t bytes) { return broadcast_int(bytes); }
+[[gnu::always_inline]] inline vi add_products(vi sums, Four row, vi columns) {
   return __builtin_bit_cast(
       vi, _mm512_dpbusd_epi32(__builtin_bit_cast(__m512i, sums), __builtin_bit_cast(__m512i, row),
                               __builtin_bit_cast(__m512i, columns)));
@@ -45,24 +48,36 @@ constexpr int held_above = 128;
 #elif defined(__AVX2__)
 // The first factor of vpmaddubsw has no sign, so the second takes it over. Two products sum up to
 // 32,258 at most, which 16 bits hold.
-[[gnu::always_inline]] inline vi add_products(vi sums, vi row, vi columns) {
-  const auto r = __builtin_bit_cast(__m256i, row), c = __builtin_bit_cast(__m256i, columns);
-  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(c), _mm256_sign_epi8(r, c));
+struct Four {
+  __m256i values, magnitudes;
+};
+[[gnu::always_inline]] inline Four four_of(int32_t bytes) {
+  const __m256i values = _mm256_set1_epi32(bytes);
+  return {values, _mm256_abs_epi8(values)};
+}
+[[gnu::always_inline]] inline vi add_products(vi sums, const Four& row, vi columns) {
+  const __m256i with_sign = _mm256_sign_epi8(__builtin_bit_cast(__m256i, columns), row.values);
+  const __m256i pairs = _mm256_maddubs_epi16(row.magnitudes, with_sign);
   return sums + __builtin_bit_cast(vi, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 #elif defined(__SSE2__)
-[[gnu::always_inline]] inline vi add_products(vi sums, vi row, vi columns) {
+using Four = __m128i;  // of 16 bits
+[[gnu::always_inline]] inline Four four_of(int32_t bytes) {
+  return _mm_unpacklo_epi8(_mm_set1_epi32(bytes), _mm_setzero_si128());
+}
+[[gnu::always_inline]] inline vi add_products(vi sums, Four row, vi columns) {
   const auto c = __builtin_bit_cast(__m128i, columns);
-  const __m128i zero = _mm_setzero_si128(), signs = _mm_cmpgt_epi8(zero, c);
-  const __m128i r = _mm_unpacklo_epi8(__builtin_bit_cast(__m128i, row), zero);
+  const __m128i signs = _mm_cmpgt_epi8(_mm_setzero_si128(), c);
   // Of two columns each, the first and the second pair of values.
-  const auto low = _mm_castsi128_ps(_mm_madd_epi16(_mm_unpacklo_epi8(c, signs), r));
-  const auto high = _mm_castsi128_ps(_mm_madd_epi16(_mm_unpackhi_epi8(c, signs), r));
+  const auto low = _mm_castsi128_ps(_mm_madd_epi16(_mm_unpacklo_epi8(c, signs), row));
+  const auto high = _mm_castsi128_ps(_mm_madd_epi16(_mm_unpackhi_epi8(c, signs), row));
   return sums + __builtin_bit_cast(vi, _mm_shuffle_ps(low, high, _MM_SHUFFLE(2, 0, 2, 0))) +
          __builtin_bit_cast(vi, _mm_shuffle_ps(low, high, _MM_SHUFFLE(3, 1, 3, 1)));
 }
 #else
-[[gnu::always_inline]] inline vi add_products(vi sums, vi row, vi columns) {
+using Four = vi;
+[[gnu::always_inline]] inline Four four_of(int32_t bytes) { return broadcast_int(bytes); }
+[[gnu::always_inline]] inline vi add_products(vi sums, Four row, vi columns) {
   for (int byte = 0; byte < 4; ++byte) {
     sums += ((row >> 8 * byte) & 0xff) * ((columns << (24 - 8 * byte)) >> 24);
   }
@@ -169,12 +184,12 @@ template <int rows, bool near>
         __builtin_prefetch(at + prefetch_distance + line);
       }
     }
-    vi row[rows];
+    Four row[rows];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       int32_t four;
       __builtin_memcpy(&four, a + r * lda + k * values_per_step, sizeof four);
-      row[r] = broadcast_int(four);
+      row[r] = four_of(four);
     }
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {

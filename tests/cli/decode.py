@@ -122,7 +122,7 @@ def test_folder_of_hugging_face():
         (model / "language_model").mkdir()
         (model / "language_model/attrs.json").write_text(
             '{"alpha": 0.5, "beta": 1.5, "unk_score_offset": -10.0, "score_boundary": true}')
-        fails("decode", model, root / "x.npy", errs="language_model: holds no language model")
+        fails("decode", model, root / "x.npy", errs="language_model: holds no language model, expected an ARPA file or")
         check(said("decode", model, root / "x.npy", "--beam", 0).strip() == "a b", "best classes")
         (root / "text").write_text("a a\na a\na a a\nb\n")
         run("lm", "train", root / "text", "--order", "2", "--discount-fallback", "--out", model / "language_model/2gram.arpa")

@@ -264,7 +264,10 @@ void use_language_model_of(const std::string& folder, const Command& command, De
                  fs::path(o->lm).filename().string(), "' and '", name, "'; --lm says which");
     o->lm = entry.path().string();
   }
-  if (o->lm.empty()) fail_input(inside.string(), ": holds no language model");
+  if (o->lm.empty())
+    fail_input(inside.string(),
+               ": holds no language model, expected an ARPA file or a binary of KenLM's beside "
+               "attrs.json and unigrams.txt");
   const std::string attributes = (inside / "attrs.json").string();
   if (fs::exists(attributes)) use_attributes(attributes, command, &o->search);
 }
