@@ -33,7 +33,7 @@ namespace {
 #endif
 }
 
-vf load_some(const uint16_t* p, int64_t n) {
+[[maybe_unused]] vf load_some(const uint16_t* p, int64_t n) {
   if (n >= W) return load_bf16(p);
   uint16_t pad[W] = {};
   for (int64_t i = 0; i < n; ++i) pad[i] = p[i];
@@ -90,7 +90,7 @@ void exchange(vf* r, std::integer_sequence<int, L...>) {
   }
 }
 
-void transpose(vf* r) {
+[[maybe_unused]] void transpose(vf* r) {
   constexpr auto lanes = std::make_integer_sequence<int, W>{};
   if constexpr (W >= 16) exchange<8>(r, lanes);
   if constexpr (W >= 8) exchange<4>(r, lanes);
