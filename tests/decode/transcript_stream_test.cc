@@ -193,6 +193,39 @@ TEST_CASE("of a stream the whole is told, none of it changes, and texts are as b
   }
 }
 
+TEST_CASE("a letter over which an utterance is cut is in the next one, too", "[stream]") {
+  const Vocabulary v(spaced, {}, "", "test");
+  DecoderOptions o;
+  o.beam = 8;
+  const Decoder decoder(v, o);
+  const auto outputs = [&](const std::vector<int32_t>& path) {
+    Scores s;
+    s.frames = static_cast<int32_t>(path.size());
+    s.classes = v.classes();
+    s.values = saying(path, s.classes);
+    return s;
+  };
+  std::string said;
+  for (int i = 0; i < 19; ++i) said += "ab";
+  // After 40 frames without a pause there is a cut, here within an a.
+  const Scores cut = outputs(times(19, {2, 3}) + std::vector<int32_t>{2, 2, 2, 3, 0});
+  const Scores held = outputs({0, 3, 2, 2}), held_on = outputs({2, 2, 3, 0});
+  for (const Decoder* by : {static_cast<const Decoder*>(nullptr), &decoder}) {
+    TranscriptStream stream(v, by, 0.1, Confidence::mean, {1, 2});
+    for (const int32_t piece : {1, 7, 100}) {
+      CAPTURE(by != nullptr, piece);
+      const Heard heard = hear(stream, cut, piece);
+      REQUIRE(heard.all.size() == 2);
+      CHECK(heard.all[0].frames == 40);
+      CHECK(heard.told == said + "a\nab");
+      CHECK(heard.told == lines(heard.all));
+      // So it is where one stream ends and another begins.
+      CHECK(hear(stream, held, piece).told == "ba");
+      CHECK(hear(stream, held_on, piece).told == "ab");
+    }
+  }
+}
+
 TEST_CASE("without ends a stream is what the whole is", "[stream]") {
   const Vocabulary vocabulary(spaced, {}, "", "test");
   DecoderOptions o;
