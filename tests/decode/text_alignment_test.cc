@@ -378,6 +378,17 @@ TEST_CASE("each line of a text is a subtitle, with the words that nothing spells
   CHECK(subtitles_of(t.transcript, 1.12, {}).back().end == Approx(1.12));
 }
 
+TEST_CASE("words that are left out side by side are all shown, where they stood") {
+  SpellingOptions o;
+  o.unspellable = UnspellableText::skip;
+  const AlignedText t = align("1 2 a 3 4 5 b 6 6", {0, a, space, b, 0}, o);
+  CHECK(t.left_out ==
+        LeftOut{{"1", 0}, {"2", 0}, {"3", 1}, {"4", 1}, {"5", 1}, {"6", 2}, {"6", 2}});
+  std::string shown;
+  for (const TimedText::Token& w : t.shown_words()) shown += str(w.text, " ", w.begin, ", ");
+  CHECK(shown == "1 0.1, 2 0.1, a 0.1, 3 0.2, 4 0.2, 5 0.2, b 0.3, 6 0.4, 6 0.4, ");
+}
+
 TEST_CASE("subtitles of other programs are read without their times and markup") {
   const std::vector<std::string> expected = {"a b\nc", "d & e"};
   for (const char* file :
@@ -517,6 +528,22 @@ TEST_CASE("formats are those of other programs") {
   CHECK(to_vtt(shown) == "WEBVTT\n\n00:00:00.500 --> 00:00:02.500\nsay \"x\" &lt;b&gt;&amp;\n\n");
   t.words = {{"late", 3725.0625, 3726, 1}};
   CHECK_THAT(to_srt(subtitles_of(t, 1e9, {})), Contains("01:02:05,063 --> 01:02:06,500"));
+}
+
+TEST_CASE("times that are rounded up carry over into seconds, minutes and hours") {
+  const std::vector<Subtitle> all = {
+      {0.9994, 0.9996, {"a"}}, {59.9995001, 60, {"b"}}, {3599.4, 3599.9996, {"c"}}};
+  CHECK(to_srt(all) ==
+        "1\n00:00:00,999 --> 00:00:01,000\na\n\n2\n00:01:00,000 --> 00:01:00,000\nb\n\n"
+        "3\n00:59:59,400 --> 01:00:00,000\nc\n\n");
+  CHECK_THAT(to_vtt(all), Contains("00:00:00.999 --> 00:00:01.000\na\n") &&
+                              Contains("00:01:00.000 --> 00:01:00.000\nb\n") &&
+                              Contains("00:59:59.400 --> 01:00:00.000\nc\n"));
+  Transcript t;
+  t.words = t.characters = {{"a", 0.9996, 59.9996, 0.99996}};
+  CHECK(to_ctm(t, "u") == "u 1 1.000 59.000 a 1.0000\n");
+  t.words = t.characters = {{"a", 0.99996, 59.99996, 1}};
+  CHECK_THAT(to_text_grid(t, 60), Contains("xmin = 1.0000 \n            xmax = 60.0000 \n"));
 }
 
 TEST_CASE("subtitles end with sentences, before pauses, and where they would be too long") {
