@@ -221,6 +221,13 @@ void check_store(const std::function<std::unique_ptr<Store>()>& open) {
   const std::string large(Store::max_value_bytes, 'z'), long_key(Store::max_key_bytes, 'k');
   a->set(long_key, large, within(patience));
   CHECK(b->get(long_key, within(patience)) == large);
+  // Keys that differ little: at the end of long ones, by case, or by how a store may spell them.
+  const std::string long_begin(Store::max_key_bytes - 1, 'k');
+  const std::vector<std::string> alike = {
+      long_begin + "1", long_begin + "2", long_begin, "ab",   "aB", "a_b", "a/b",
+      "a_5fb",          "a_5f_b",         "a\xff",    "a_ff", "kab"};
+  for (const std::string& key : alike) a->set(key, "of " + key, within(patience));
+  for (const std::string& key : alike) CHECK(b->try_get(key, within(patience)) == "of " + key);
   CHECK_THROWS_WITH(a->set("y", large + "z", within(patience)), Contains("at most 1048576"));
   CHECK_THROWS_WITH(a->set("", "v", within(patience)), Contains("0 bytes, expected 1 to 1024"));
 

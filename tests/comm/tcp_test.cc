@@ -140,6 +140,32 @@ TEST_CASE("A rank that never comes is named when the time is up", "[tcp]") {
              Contains("timeout: rank 0: rendezvous of 3 ranks: timed out without rank 1, 2"));
 }
 
+TEST_CASE("Of many ranks that do not come ten are named, and the others counted", "[tcp]") {
+  const auto error = [](const std::vector<int>& here) {
+    const auto store = make_memory_store(make_memory_table());
+    TcpOptions o = rank_options(0, whole_mesh + 1, *store);
+    o.timeout = 100ms;
+    const auto place = make_prefix_store(*store, o.rendezvous_id);
+    for (const int r : here) place->set(str("tcp-", r), "1 127.0.0.1", within(1s));
+    try {
+      make_tcp_transport(o);
+    } catch (const CommError& e) {
+      CHECK(e.kind() == CommErrorKind::timeout);
+      return str(e.peer(), ": ", e.what());
+    }
+    return std::string("met somebody");
+  };
+  std::vector<int> here;
+  CHECK_THAT(error(here), Catch::Equals("1: rank 0: rendezvous of 65 ranks: timed out without rank "
+                                        "1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 54 more"));
+  for (int r = 1; r < whole_mesh; ++r) {
+    if (r % 6 != 0) here.push_back(r);
+  }
+  CHECK_THAT(error(here), Catch::EndsWith("6, 12, 18, 24, 30, 36, 42, 48, 54, 60 and 1 more"));
+  here.push_back(whole_mesh);
+  CHECK_THAT(error(here), Catch::EndsWith("without rank 6, 12, 18, 24, 30, 36, 42, 48, 54, 60"));
+}
+
 // A rank of two that has met rank 0 and is then used by hand.
 struct ByHand {
   ByHand() {
