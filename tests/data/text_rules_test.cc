@@ -258,6 +258,19 @@ TEST_CASE("replacements may be written as code points", "[text]") {
     CHECK(TextReplacement::parse(std::string(literal) + "=x") == TextReplacement{literal, "x"});
 }
 
+TEST_CASE("a replacement is looked for in what those before it have left", "[text]") {
+  const TextReplacement first{"ph", "f"}, second{"ff", "f"}, third{"ph", "v"}, fourth{"x", "y"};
+  const std::vector<std::string> texts = {"a", "a fphb", ""};
+  CHECK(apply_rules({.replace = {first, second}}, "a fphb") == "a fb");
+  CHECK(never_found({first, second}, texts).empty());  // only the first makes what it finds
+  CHECK(never_found({second, first}, texts) == std::vector<TextReplacement>{second});
+  // Nothing is left of what the third looks for.
+  CHECK(never_found({first, third, fourth}, texts) == std::vector<TextReplacement>{third, fourth});
+  // What one text has, another need not have; each begins anew.
+  CHECK(never_found({first, second}, {"f ph", "ff"}).empty());
+  CHECK(never_found({first}, {}) == std::vector<TextReplacement>{first});
+}
+
 TEST_CASE("characters by what they are to readers", "[text]") {
   CHECK(zero_of(U'7') == U'0');
   CHECK(zero_of(U'\u0663') == U'\u0660');
