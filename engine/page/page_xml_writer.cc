@@ -112,10 +112,13 @@ class NewWords {
 
 // A Word that is read anew where it was keeps its place. Those without a place have none to keep.
 void set_words(pugi::xml_node node, const PageLine& of, const ReadLine& line, NewWords& anew) {
-  std::vector<pugi::xml_node> words;
-  for (const pugi::xml_node& child : node.children())
-    if (page::is_named(child, "Word") && page::child_of(child, "Coords")) words.push_back(child);
-  if (words.empty()) return remove_children(node, "Word");
+  std::vector<pugi::xml_node> words, without_place;
+  for (const pugi::xml_node& child : node.children()) {
+    if (!page::is_named(child, "Word")) continue;
+    (page::child_of(child, "Coords") ? words : without_place).push_back(child);
+  }
+  for (const pugi::xml_node& word : without_place) node.remove_child(word);
+  if (words.empty()) return;
   if (words.size() != line.words.size()) return anew.add(node, of, line);
   for (size_t i = 0; i < words.size(); ++i) {
     remove_children(words[i], "Glyph");  // of another reading

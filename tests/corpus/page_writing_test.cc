@@ -164,6 +164,20 @@ TEST_CASE("Words of PAGE-XML keep their places where as many are read", "[page]"
   CHECK(filled.find("alt") == std::string::npos);
 }
 
+TEST_CASE("Words of PAGE-XML without a place go, beside those that keep theirs", "[page]") {
+  const TemporaryFolder folder;
+  const std::string old = "<TextEquiv><Unicode>alt</Unicode></TextEquiv></Word>";
+  const std::string coords = "<Coords points='0,0 200,0 200,40 0,40'/>";
+  const std::string placed = "<Word id='w'>" + coords + old, none = "<Word id='none'>" + old;
+  for (const std::string& words : {none + placed, placed + none, none + placed + none + none}) {
+    const PageFile page = opened(
+        folder, page_xml("<TextRegion><TextLine>" + coords + words + "</TextLine></TextRegion>"));
+    const std::string filled = to_page_xml(page, readings({"neu"}), "test");
+    CHECK(found(filled, "<Word id=\"([^\"]*)\"") == Texts{"w"});
+    CHECK(filled.find("alt") == std::string::npos);
+  }
+}
+
 TEST_CASE("regions of PAGE-XML get the texts of their own lines, whatever is read first",
           "[page]") {
   const TemporaryFolder folder;
