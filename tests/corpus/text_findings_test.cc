@@ -53,6 +53,18 @@ TEST_CASE("marks are counted by name", "[texts]") {
   CHECK(of({"yes (uh)", "*cough* no"}, {}, true).findings.empty());
 }
 
+TEST_CASE("of many kinds the eight most frequent are named, and the others counted", "[texts]") {
+  Strings texts(2);
+  for (const char c : std::string("abcdefgh")) texts[0] += str("[m", c, "] ");
+  texts[1] = "[mh]";
+  const std::string begin =
+      "marks in brackets, kept as characters: 2 of 2 texts, the first t0: '[mh]' 2 times, "
+      "'[ma]', '[mb]', '[mc]', '[md]', '[me]', '[mf]', '[mg]'";
+  CHECK(sentences(of(texts)) == Strings{begin});
+  texts[1] += " [mx] [my] [mz]";
+  CHECK(sentences(of(texts)) == Strings{begin + " and 3 more"});
+}
+
 TEST_CASE("characters without a picture are named", "[texts]") {
   CHECK(
       sentences(of({"a\u200bb", "\u200f\u05d0 x\u00ad\u00ady", "a\u2009b c\u00a0d", "\ue000 \ufffd",
