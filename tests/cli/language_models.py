@@ -93,6 +93,41 @@ def test_texts_of_all_kinds_and_models_of_all_kinds():
         check(len(scores) == 1, "models of one content score differently", scores)
 
 
+def test_orders_of_which_nothing_is_left():
+    with folder() as root:
+        text = corpus(60, 10, 10)
+        write(root / "text", text)
+        for order, prune in [(4, [0, 1000]), (5, [0, 0, 0, 1000])]:
+            for out in ["m.arpa", "m.lm"]:
+                run("lm", "train", root / "text", "--out", root / out, "--order", order, "--prune", *prune,
+                    "--discount-fallback")
+            found = (root / "m.arpa").read_text()
+            check([f"\\{n}-grams:" in found for n in range(1, order + 2)] == [True] * order + [False], found)
+            compare(reference.read_arpa(found), reference.Model(text, order, prune).entries)
+            run("lm", "build", root / "m.arpa", root / "built.lm")
+            scores = {run("lm", "query", root / m, root / "text")[0] for m in ["m.arpa", "m.lm", "built.lm"]}
+            check(len(scores) == 1, "models of one content score differently", scores)
+
+
+def test_white_space_of_any_kind_separates_words():
+    """In lines of ASCII, of which nothing is changed, as in others."""
+    with folder() as root:
+        out = root / "m.arpa"
+        for spaces, other in [("\f\v\r\t", "d"), ("\f\v\r\t", "\u00e9"), ("\u00a0\u2028\u3000\u0085", "d")]:
+            a, b, c, d = spaces
+            lines = [f"a{a}b{b}c{c}a{d}{other}", f"{a}a{a}{a}b{d}", f"{a}{b}{c}", f"{other}{d}a{c} {a}"] * 3
+            (root / "text").write_bytes("".join(line + "\n" for line in lines).encode())
+            words = [["a", "b", "c", "a", other], ["a", "b"], [other, "a"]] * 3
+            said = run("lm", "train", root / "text", "--out", out, "--order", 3, "--discount-fallback")[0]
+            check("9 sentences" in said and "3 empty" in said, said)
+            compare(reference.read_arpa(out.read_text(encoding="utf-8")), reference.Model(words, 3).entries)
+            said = run("lm", "query", out, root / "text", "--summary")[0]
+            check("0 unknown" in said, said)
+            run("lm", "train", root / "text", "--characters", "--out", out, "--order", 3, "--discount-fallback")
+            letters = [[token for word in line for token in ("<space>", word)][1:] for line in words]
+            compare(reference.read_arpa(out.read_text(encoding="utf-8")), reference.Model(letters, 3).entries)
+
+
 def test_characters():
     with folder() as root:
         (root / "text").write_text("ab  b\u00e9\n" * 3 + "b a\n", encoding="utf-8")
