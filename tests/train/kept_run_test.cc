@@ -3,6 +3,7 @@
 #include "engine/train/state/kept_run.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/parallel/elastic_protocol.h"
 #include "tests/catch.h"
@@ -144,22 +145,33 @@ TEST_CASE("ranks that are left go on from memory, wherever one was lost", "[slow
 
 TEST_CASE("a validation that was broken off when it had its result counts once") {
   const TrainingCorpus corpus(60, 9);
-  const Config whole = config_of(corpus, "whole");
-  require_success(train_on(1, whole));
-  const auto expected = results(whole.training.checkpoint_dir);
-  for (const int at : {1, 2, 4}) {
-    INFO("validation " << at);
-    const Config c = config_of(corpus, "validation" + std::to_string(at));
-    std::vector<KeptRun> ranks(2);
-    std::vector<BreaksOff> observers(2, BreaksOff(at));
-    go_on(ranks, c,
-          [&](int rank, TrainerOptions& o) { o.observer = &observers[static_cast<size_t>(rank)]; });
-    for (const KeptRun& r : ranks) {
-      REQUIRE(r.holds_state);
-      CHECK(r.next == NextAct::validation);
+  // Of a model that gets better, and of one that stays as it was: of that each validation counts as
+  // one more without progress.
+  for (const double rate : {0.01, 1e-20}) {
+    const auto config = [&](const std::string& name) {
+      Config c = config_of(corpus, name);
+      c.optimizer.learning_rate = rate;
+      return c;
+    };
+    const Config whole = config("whole");
+    require_success(train_on(1, whole));
+    const auto expected = results(whole.training.checkpoint_dir);
+    for (const int at : {1, 2, 4}) {
+      INFO("validation " << at << " at a learning rate of " << rate);
+      const Config c = config("validation" + std::to_string(at));
+      std::vector<KeptRun> ranks(2);
+      std::vector<BreaksOff> observers(2, BreaksOff(at));
+      go_on(ranks, c, [&](int rank, TrainerOptions& o) {
+        o.observer = &observers[static_cast<size_t>(rank)];
+      });
+      for (const KeptRun& r : ranks) {
+        REQUIRE(r.holds_state);
+        CHECK(r.next == NextAct::validation);
+        CHECK(std::isinf(r.state.best_loss) == (at == 1));  // of what was before it
+      }
+      require_success(go_on(ranks, c));
+      CHECK(results(c.training.checkpoint_dir) == expected);
     }
-    require_success(go_on(ranks, c));
-    CHECK(results(c.training.checkpoint_dir) == expected);
   }
 }
 
