@@ -105,6 +105,11 @@ TEST_CASE("a line from right to left is read with its numbers from their end", "
     CHECK(in_leftward_order(text) == read);
     CHECK(in_logical_order(read) == text);
   }
+  // Of Unicode's BidiCharacterTest.txt: pairs within pairs, and brackets that cross, of which the
+  // second are no pair.
+  CHECK(in_leftward_order("a(" + a + "[" + b + "]!)b") == "a(" + a + "[" + b + "]!)b");
+  CHECK(in_leftward_order(a + "(a[b]!)" + b) == a + "(]b[a!)" + b);
+  CHECK(in_leftward_order("a(b[)]") == ")[b(a]");
   CHECK(is_written_leftwards(U'\u05d0'));
   CHECK(is_written_leftwards(U'\u0627'));
   CHECK_FALSE(is_written_leftwards(U'a'));
