@@ -157,9 +157,7 @@ class Graph {
   DType compute = DType::f32;
   // Whether dropout is applied.
   bool training = true;
-  // Whether layers compute their products with operands of 8 bits (kernels/gemm/int8.h), all but
-  // convolutions of images: in f32 graphs that are not for training, on CPUs.
-  bool int8 = false;
+  bool int8 = false;  // products have operands of 8 bits: in f32, not for training, on CPUs
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
   Value& value(ValueId id) { return values.at(static_cast<size_t>(id)); }

@@ -14,13 +14,10 @@
 // dtypes: a, b f32, bf16 or f64 (the same); c f32 or bf16 for bf16 inputs, else the input's.
 //   Accumulation in f32 (f64 for f64; double in ref).
 // packed_b: where b does not change, batch is 1 and its rows are not limited, the CPU variants keep
-// it packed there, and read
-//   b itself no more. The other variants ignore it.
-// int8: both operands are rounded to 8 bits, each row of op(a) and each column of op(b) with a
-// scale
-//   of its own (kernels/gemm/int8.h), and results have the same bits in every variant, of which
-//   `ref` and CPUs have some. All is f32, a is not transposed, alpha is 1, beta 0, batch 1, and k
-//   at most int8_most_k.
+//   it packed there, and read b itself no more. The other variants ignore it.
+// int8: operands are rounded to 8 bits, by rows of op(a) and columns of op(b), and results have the
+//   same bits in every variant (kernels/gemm/int8.h). `ref` and CPUs have it for f32, a as it is,
+//   alpha 1, beta 0, batch 1, and k up to int8_most_k.
 // beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
 // Aliasing: c aliases nothing.
 // Determinism: bitwise, for any thread count: threads split m and n, never k. In all variants but

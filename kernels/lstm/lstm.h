@@ -46,9 +46,7 @@ struct LstmDims {
   int directions = 1;
   int64_t input = 0, hidden = 0;
   int64_t projection = 0;  // 0: none
-  // Forward, in f32, where nothing is kept for a backward pass: all products are of operands that
-  // are rounded to 8 bits (kernels/gemm/int8.h). Results have the same bits in every variant, of
-  // which `ref` and CPUs have some.
+  // Inference in f32: products have operands of 8 bits (kernels/gemm/int8.h); `ref` and CPUs.
   bool int8 = false;
   int64_t output() const { return projection ? projection : hidden; }
 };

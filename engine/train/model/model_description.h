@@ -38,9 +38,7 @@ struct ModelDescription {
   std::vector<std::string> alphabet;     // ctc with text: the symbols of labels 1, 2, ...
   std::vector<std::string> classes;      // classify: the names of 0, 1, ...; empty: they have none
   std::vector<float> mean, inverse_std;  // features.cmvn = "global"; otherwise empty
-  // Its file has weights of 8 bits, and on CPUs layers compute with such operands, all but
-  // convolutions of images (kernels/gemm/int8.h).
-  bool int8 = false;
+  bool int8 = false;  // weights of 8 bits in its file, products with such operands on CPUs
   ModelOrigin origin;
   std::vector<std::string> ignored;  // StoredConfig's
 
