@@ -150,11 +150,10 @@ std::vector<std::string> safetensors_seeds() {
       safetensors(R"({"__metadata__":{"a":"b"},"features":{"dtype":"BF16","shape":[4,1],)"
                   R"("data_offsets":[0,8]},"y":{"dtype":"I64","shape":[2],"data_offsets":[8,24]}})",
                   24),
-      safetensors(
-          R"({"w.scale":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"h":{"dtype":"F16",)"
-          R"("shape":[2],"data_offsets":[8,12]},"w":{"dtype":"I8","shape":[2,3],)"
-          R"("data_offsets":[12,18]}})",
-          18)};
+      safetensors(R"({"features.scale":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"h":)"
+                  R"({"dtype":"F16","shape":[2],"data_offsets":[8,12]},"features":{"dtype":"I8",)"
+                  R"("shape":[2,3],"data_offsets":[12,18]}})",
+                  18)};
 }
 
 void run_audio(std::span<const std::byte> bytes) {
