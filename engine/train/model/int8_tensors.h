@@ -5,7 +5,6 @@
 // rounds to the same integers and scales again (kernels/gemm/int8.h). Others stay as they are.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
