@@ -20,10 +20,14 @@ STAND_INS = {
     "dpkg-query": 'echo "install ok installed"',
     "meson": """case "$1" in
   setup) mkdir -p "$2"; touch "$2/build.ninja"; printf "$LEFT_OUT" > "$2/left_out.txt" ;;
-  introspect) echo '{"targets": [{"filename": ["'"$PWD"'/build/tests/a_test"]}, {"filename": ["'"$PWD"'/build/tools/rondo"]},
-      {"filename": ["'"$PWD"'/build/tests/slow_test"]}],
-    "tests": [{"suite": ["rondo:fast"], "cmd": ["'"$PWD"'/build/tests/a_test", "build/../tools/rondo"]},
-      {"suite": ["rondo:full"], "cmd": ["'"$PWD"'/build/tests/slow_test"]}]}' ;;
+  introspect) [ -z "$MESON_FAILS" ] || exit 1
+    python3 -c 'import json, os
+files = {"a": "tests/a_test", "slow": "tests/slow_test", "rondo": "tools/rondo", "started": "tests/started_by_a_test"}
+built = {name: os.path.abspath("build/" + file) for name, file in files.items()}
+tests = [("fast", [built["a"], "build/../tools/rondo"], ["started"]), ("full", [built["slow"]], [])]
+print(json.dumps({"targets": [{"id": name, "filename": [file]} for name, file in built.items()],
+                  "tests": [{"suite": ["rondo:" + suite], "cmd": cmd, "depends": depends}
+                            for suite, cmd, depends in tests]}))' ;;
   test) printf ' 1/1 a OK 0.1s\\nOk:                 3\\nExpected Fail:      0\\nFail:               0\\nSkipped:            1\\nTimeout:            0\\n' ;;
 esac""",
     "ninja": """echo "[1/7] Compiling C++ object a.o"
@@ -60,8 +64,8 @@ class Scripts(unittest.TestCase):
 
     def run_script(self, *words, code=0, **environment):
         done = subprocess.run([self.top / "tools" / words[0], *words[1:]], cwd="/", timeout=60, capture_output=True,
-                              text=True, env={**os.environ, "CALLS": str(self.top / "calls"), "NINJA_FAILS": "", "LEFT_OUT": "\\n",
-                                              "PATH": f"{self.top}/stand-ins:{os.environ['PATH']}", **environment})
+                              text=True, env={**os.environ, "CALLS": str(self.top / "calls"), "NINJA_FAILS": "", "MESON_FAILS": "",
+                                              "LEFT_OUT": "\\n", "PATH": f"{self.top}/stand-ins:{os.environ['PATH']}", **environment})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.calls = (self.top / "calls").read_text().splitlines()
         return done.stdout, done.stderr
@@ -135,12 +139,14 @@ class Scripts(unittest.TestCase):
 
     def test_fast_tests_build_what_they_need(self):
         out, _ = self.run_script("test", "--fast")
-        self.assertIn("ninja -C build tests/a_test tools/rondo", self.calls)
+        self.assertIn("ninja -C build tests/a_test tests/started_by_a_test tools/rondo", self.calls)
         self.assertEqual([c for c in self.calls if c.startswith("meson test")],
                          ["meson test -C build --no-rebuild --print-errorlogs --suite fast"])
         self.assertTrue(out.endswith("\n3 passed, 0 failed, 1 skipped\n"), out)
+        self.run_script("test", "--fast", code=1, MESON_FAILS="1")
+        self.assertEqual(self.calls[-1], "meson introspect --tests --targets build")
         self.run_script("test")
-        self.assertIn("ninja -C build all tests/a_test tests/slow_test tools/rondo", self.calls)
+        self.assertIn("ninja -C build all tests/a_test tests/slow_test tests/started_by_a_test tools/rondo", self.calls)
 
 
 unittest.main()
