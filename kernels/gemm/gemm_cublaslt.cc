@@ -301,11 +301,10 @@ void gemm_by_cublaslt(const CublasLt& library, const GemmCublasLtKernels& kernel
   call.run();
 }
 
-bool gemm_cublaslt_accepts(const Context&, const void* args) {
-  if (find_cublaslt() == nullptr) return false;
-  if (args == nullptr) return true;
-  const auto& g = *static_cast<const GemmArgs*>(args);
-  return g.dtype != DType::f64 && (!g.row_count || g.spare_rows);
+bool gemm_cublaslt_accepts(const Context& context, const void* args) {
+  if (find_cublaslt() == nullptr || !gemm_gpu_accepts(context, args)) return false;
+  const auto* g = static_cast<const GemmArgs*>(args);
+  return !g || !g->row_count || g->spare_rows;
 }
 
 std::string gemm_library() {

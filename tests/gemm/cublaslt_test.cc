@@ -403,6 +403,18 @@ TEST_CASE("an algorithm is chosen once per shape") {
   CHECK(counts.heuristics >= 2);
 }
 
+TEST_CASE("products in f64 and of 8 bits are not for cuBLASLt") {
+  const auto accepted = [](DType dtype, bool int8) {
+    GemmArgs g;
+    g.dtype = dtype;
+    g.int8 = int8;
+    return gemm_cublaslt_accepts({}, &g);
+  };
+  CHECK(accepted(DType::f32, false) == (find_cublaslt() != nullptr));
+  CHECK(!accepted(DType::f64, false));
+  CHECK(!accepted(DType::f32, true));
+}
+
 TEST_CASE("a missing cuBLASLt is named") {
   std::string why;
   if (const CublasLt* library = find_cublaslt(&why)) {

@@ -55,7 +55,7 @@ std::unique_ptr<CudnnLstm> CudnnLstm::make(const Cudnn& library, const Context& 
   if (!training && args.gates) return nullptr;  // what a backward pass needs, cuDNN keeps itself
   // It keeps cell states in the type of x.
   const bool narrow_states = args.x.dtype != DType::f32 && (args.c0 || args.cn);
-  if (!suits(args.x.dtype, kind.math) || narrow_states) return nullptr;
+  if (!suits(args.x.dtype, kind.math) || narrow_states || args.dims.int8) return nullptr;
   std::unique_ptr<CudnnLstm> layer(new CudnnLstm(library, context, kind, args));
   if (layer->lengths_.empty() || !layer->describe(args, training)) return nullptr;
   size_t workspace = 0, reserve = 0, weights = 0;
