@@ -32,7 +32,7 @@ struct Problem {
 };
 
 // The choices that a table of cases goes through by turns, each in a period of its own: every type
-// meets every halo, and so do the cases that the fast tests take, each fifth one. Halos have as
+// meets every halo, and so do the cases that the fast tests take, each eleventh one. Halos have as
 // many frames as convolutions reach, or one more or less, on both sides or one.
 void vary(Problem& p, int number) {
   const int64_t before = p.dims.time.before, after = p.behind;

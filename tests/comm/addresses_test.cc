@@ -39,7 +39,7 @@ class NoAnswer {
 
 }  // namespace
 
-TEST_CASE("Of several addresses the one that answers is taken", "[addresses]") {
+TEST_CASE("Of several addresses the one that answers is taken", "[slow][addresses]") {
   const Socket listener = listen_tcp("127.0.0.2", 0);
   const uint16_t port = local_port(listener);
   const NoAnswer nobody("127.0.0.3", port);
@@ -57,7 +57,8 @@ TEST_CASE("Of several addresses the one that answers is taken", "[addresses]") {
   }
 }
 
-TEST_CASE("Where none of several addresses answers, each is named with its reason", "[addresses]") {
+TEST_CASE("Where none of several addresses answers, each is named with its reason",
+          "[slow][addresses]") {
   const Socket listener = listen_tcp("127.0.0.2", 0);
   const uint16_t port = local_port(listener);
   const NoAnswer nobody("127.0.0.3", port);

@@ -43,7 +43,7 @@ double allocations_per_all_reduce(int ranks, int64_t elements, size_t message_by
   return static_cast<double>(after - before) / (counted * ranks);
 }
 
-TEST_CASE("An all_reduce allocates for itself, not for its messages", "[all_reduce]") {
+TEST_CASE("An all_reduce allocates for itself, not for its messages", "[slow][all_reduce]") {
   for (const Wire wire : {Wire::exact, Wire::bf16}) {
     const double one = allocations_per_all_reduce(2, 64, 1024, wire);
     const double many = allocations_per_all_reduce(2, 64 * 256, 256, wire);  // 128 messages

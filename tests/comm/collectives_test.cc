@@ -62,7 +62,7 @@ TEST_CASE("all_reduce: exact sums and exact bytes for every size", "[all_reduce]
   }
 }
 
-TEST_CASE("all_reduce in pieces smaller than the chunks", "[all_reduce]") {
+TEST_CASE("all_reduce in pieces smaller than the chunks", "[slow][all_reduce]") {
   for (int ranks = 2; ranks <= 4; ++ranks) {
     for (size_t message : {1u, 16u, 24u, 64u}) {
       check_all_reduce<float>(ranks, 103, message);

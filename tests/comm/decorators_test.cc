@@ -216,7 +216,7 @@ std::string run_with_faults(uint64_t seed, Outcomes& outcomes, const HeldUp& hel
 }
 
 // RONDO_FAULT_RUNS=10000 runs more of them.
-TEST_CASE("Random faults end in success or a typed error", "[random_faults]") {
+TEST_CASE("Random faults end in success or a typed error", "[slow][random_faults]") {
   const char* const wanted = std::getenv("RONDO_FAULT_RUNS");
   const uint64_t runs = wanted == nullptr ? 200 : std::strtoull(wanted, nullptr, 10);
   std::atomic<uint64_t> next{0};

@@ -266,7 +266,8 @@ TEST_CASE("Verification costs a fixed number of small messages", "[group]") {
   }
 }
 
-TEST_CASE("reduce_scatter: every rank has its chunk's sum, and sent all the others", "[group]") {
+TEST_CASE("reduce_scatter: every rank has its chunk's sum, and sent all the others",
+          "[slow][group]") {
   for (const int ranks : {1, 2, 3, 4, 5, 7}) {
     for (const size_t n : {0u, 1u, 3u, 64u, 1003u}) {
       for (const size_t message : {16u, 256u * 1024u}) {

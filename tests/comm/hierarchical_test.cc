@@ -106,7 +106,7 @@ const std::vector<Layout> layouts = {
 };
 
 TEST_CASE("Rings inside machines and between them: the documented order on every rank",
-          "[hierarchical]") {
+          "[slow][hierarchical]") {
   for (const Layout& layout : layouts) {
     for (const size_t n : {1u, 2u, 3u, 5u, 7u, 31u, 1003u}) {
       for (const size_t message : {64u, 256u * 1024u}) {

@@ -57,7 +57,7 @@ void check_size(ScheduleKind kind, int p, int m) {
 }
 
 TEST_CASE("Schedules are complete, ordered, free of deadlock and as small as promised",
-          "[schedule]") {
+          "[slow][schedule]") {
   for (ScheduleKind kind : all_kinds) {
     for (int p = 1; p <= 16; ++p) {
       for (int m = 1; m <= 64; ++m) check_size(kind, p, m);

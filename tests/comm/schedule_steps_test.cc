@@ -51,7 +51,7 @@ size_t find(const std::vector<Step>& list, const Step& step) {
 
 }  // namespace
 
-TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock") {
+TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock", "[slow]") {
   int checked = 0;
   for (const char* const kind : {"gpipe", "1f1b", "zero_bubble"}) {
     for (int stages : {1, 2, 3, 5, 8, 16}) {

@@ -24,7 +24,8 @@ TEST_CASE("TCP keeps the transport's promises", "[tcp]") {
   check_transport_contract([](int ranks) { return std::make_unique<SocketThreads>(ranks); });
 }
 
-TEST_CASE("TCP keeps them where ranks are connected when they first exchange a message", "[tcp]") {
+TEST_CASE("TCP keeps them where ranks are connected when they first exchange a message",
+          "[slow][tcp]") {
   check_transport_contract([](int ranks) {
     return std::make_unique<SocketThreads>(ranks, Stack{.first_peers = chain});
   });

@@ -102,7 +102,7 @@ std::string text_of(const std::vector<int>& digits) {
   return text;
 }
 
-TEST_CASE("fsdd: every string is whole recordings of one speaker with gaps", "[fsdd]") {
+TEST_CASE("fsdd: every string is whole recordings of one speaker with gaps", "[slow][fsdd]") {
   const TemporaryFolder folder;
   const CorpusReport report = prepare_fsdd(small(folder.path("out")));
   CHECK(names_in(folder.path("out")) == std::vector<std::string>{"corpus.json", "dev.jsonl",
@@ -146,7 +146,7 @@ std::map<std::string, int> uses(const std::string& out, const std::string& split
 
 int take_in(const std::string& use) { return std::stoi(use.substr(use.rfind(' ') + 1)); }
 
-TEST_CASE("fsdd: the splits share no take", "[fsdd]") {
+TEST_CASE("fsdd: the splits share no take", "[slow][fsdd]") {
   const TemporaryFolder folder;
   PrepareFsddOptions options = small(folder.path("out"));
   SECTION("with a dev split") {
@@ -197,7 +197,7 @@ TEST_CASE("fsdd: a speaker held out is in test only, the others never", "[fsdd]"
   for (const auto& [use, n] : uses(options.out, "test")) CHECK(take_in(use) < 5);
 }
 
-TEST_CASE("fsdd: the same seed gives the same bytes, on every machine", "[fsdd]") {
+TEST_CASE("fsdd: the same seed gives the same bytes, on every machine", "[slow][fsdd]") {
   const TemporaryFolder folder;
   PrepareFsddOptions options = small(folder.path("a"));
   prepare_fsdd(options);

@@ -59,7 +59,7 @@ std::string fake_program(const TemporaryFolder& folder) {
   return script;
 }
 
-TEST_CASE("speech-demo: voices and transcripts keep the rules", "[speech-demo]") {
+TEST_CASE("speech-demo: voices and transcripts keep the rules", "[slow][speech-demo]") {
   const TemporaryFolder folder;
   PrepareSpeechDemoOptions options = small(folder.path("out"));
   options.program = fake_program(folder);

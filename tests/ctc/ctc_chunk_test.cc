@@ -273,7 +273,7 @@ CtcProblem ragged_problem(uint64_t seed, double range) {
 
 }  // namespace
 
-TEST_CASE("chunks at random cuts give the whole sequence's bits") {
+TEST_CASE("chunks at random cuts give the whole sequence's bits", "[slow]") {
   std::mt19937_64 random(11);
   ThreadPool pool(2);
   for (int round = 0; round < 12; ++round) {

@@ -126,7 +126,7 @@ const CtcShape shapes[] = {{40, 32, 25},   {200, 32, 25},  {70, 28, 50},   {150,
 
 // A trained model, sure of every frame. Where an alignment enters a lane that it was far away from
 // when scales were chosen, the powers of two of its posteriors lie far below 2^-126.
-TEST_CASE("ctc on GPUs: no sequence of a sure model leaves the lattice in f32", "[.][long]") {
+TEST_CASE("ctc on GPUs: no sequence of a sure model leaves the lattice in f32", "[slow]") {
   for (const CtcShape& shape : shapes) {
     if (shape.frames > 200) continue;
     for (Kind kind : {Kind::even, Kind::start, Kind::end}) check(shape, {kind, 15, 80}, 0, false);
@@ -135,7 +135,7 @@ TEST_CASE("ctc on GPUs: no sequence of a sure model leaves the lattice in f32", 
 
 // Without posteriors there are no sums over a frame's states to tell that what was lost did not
 // matter: alpha's end and beta's must agree.
-TEST_CASE("ctc on GPUs: the loss alone of a model sure of a label every second frame") {
+TEST_CASE("ctc on GPUs: the loss alone of a model sure of a label every second frame", "[slow]") {
   for (const CtcShape& shape : {CtcShape{50, 32, 25}, CtcShape{100, 28, 50}, CtcShape{240, 28, 120},
                                 CtcShape{300, 28, 150}}) {
     const CtcProblem p = make_problem(shape, {Kind::even, 25, 80});
@@ -148,7 +148,7 @@ TEST_CASE("ctc on GPUs: the loss alone of a model sure of a label every second f
 }
 
 // Early in training.
-TEST_CASE("ctc on GPUs: few sequences of an unsure model leave the lattice in f32", "[.][long]") {
+TEST_CASE("ctc on GPUs: few sequences of an unsure model leave the lattice in f32", "[slow]") {
   for (const CtcShape& shape : shapes) {
     if (shape.frames > 150) continue;
     check(shape, {Kind::uniform, 10, 10}, 0, true);
@@ -208,12 +208,12 @@ void check_two_ways(int32_t first, int32_t between, int32_t frames_paid, double 
 }
 
 // The states of a whole lane fall by more than one power of two makes good.
-TEST_CASE("ctc on GPUs: a lane that falls far within a chunk is not forgotten") {
+TEST_CASE("ctc on GPUs: a lane that falls far within a chunk is not forgotten", "[slow]") {
   for (int32_t first : {40, 43, 44}) check_two_ways(first, 35, 2, 52, 48.5);
 }
 
 // e^-104 is 0 in f32, and more than what alpha is kept above.
-TEST_CASE("ctc on GPUs: an emission that f32 does not hold is not forgotten") {
+TEST_CASE("ctc on GPUs: an emission that f32 does not hold is not forgotten", "[slow]") {
   for (int32_t between : {35, 38, 41}) {
     for (int32_t first : {38, 39, 40, 41}) check_two_ways(first, between, 1, 104, 47);
   }
@@ -221,7 +221,7 @@ TEST_CASE("ctc on GPUs: an emission that f32 does not hold is not forgotten") {
 }
 
 // Each with every second shape.
-TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[.][range]") {
+TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[slow]") {
   std::vector<Logits> all;
   for (Kind kind : {Kind::even, Kind::start, Kind::end}) {
     all.insert(all.end(), {{kind, 15, 15}, {kind, 25, 60}, {kind, 40, 80}});

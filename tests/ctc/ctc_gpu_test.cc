@@ -102,7 +102,8 @@ TEST_CASE("ctc on GPUs: several walkers of a direction hold ordinary sequences",
 
 // Spans of frames are each sequence's own, so others' lengths do not matter; and those of one frame
 // meet before their first one.
-TEST_CASE("ctc on GPUs: labels of two blocks have the same bits beside longer sequences") {
+TEST_CASE("ctc on GPUs: labels of two blocks have the same bits beside longer sequences",
+          "[slow]") {
   std::mt19937_64 random(5);
   const std::vector<int32_t> list = random_labels(random, 530, 30);
   CtcProblem together(
@@ -130,7 +131,7 @@ TEST_CASE("ctc on GPUs: labels of two blocks have the same bits beside longer se
 
 // A row's exponentials serve its sum and its labels' emissions at once, unless the best class is so
 // far above the labels that either would leave f32.
-TEST_CASE("ctc on GPUs: classes far above all labels leave the lattice as it is") {
+TEST_CASE("ctc on GPUs: classes far above all labels leave the lattice as it is", "[slow]") {
   for (const int32_t classes : {32, 50, 70}) {
     for (const double lead : {30.0, 50.0, 100.0}) {
       INFO("V " << classes << ", ahead by " << lead);
@@ -150,7 +151,7 @@ TEST_CASE("ctc on GPUs: classes far above all labels leave the lattice as it is"
 }
 
 // Columns made again have the same bits. Scales of the posteriors may be other powers of two.
-TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradient") {
+TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradient", "[slow]") {
   for (const CtcShape& shape :
        {CtcShape{1, 12, 1}, CtcShape{90, 12, 20}, CtcShape{330, 28, 40}, CtcShape{300, 32, 100},
         CtcShape{700, 5, 135}, CtcShape{1100, 40, 520}}) {
@@ -164,7 +165,7 @@ TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradi
   }
 }
 
-TEST_CASE("ctc on GPUs: labels over many blocks", "[.][long]") {
+TEST_CASE("ctc on GPUs: labels over many blocks", "[slow]") {
   // The reference would take seconds.
   Variant truth;
   for (const Variant& v : runnable_ctc_variants()) {

@@ -59,7 +59,7 @@ TEST_CASE("ctc: an alignment that looks hopeless from both ends is not lost") {
 }
 
 // As a trained model sees a wrong transcript: every label's probability is tiny at every frame.
-TEST_CASE("ctc: confident logits under wrong labels") {
+TEST_CASE("ctc: confident logits under wrong labels", "[slow]") {
   ThreadPool pool(2);
   for (double lead : {20.0, 40.0, 85.0, 300.0}) {
     CtcProblem p({300, 200}, 8, {std::vector<int32_t>(60, 3), std::vector<int32_t>(40, 5)});

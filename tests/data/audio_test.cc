@@ -294,7 +294,7 @@ TEST_CASE("a WAV that could not be written to its end does not stay", "[audio]")
 // The filter as engine/data/audio/resample.cc describes it: a sinc cut off at 0.93 of the lower
 // Nyquist frequency under a Kaiser window (beta 9) of 40 zero crossings to each side, each output's
 // weights divided by their sum.
-TEST_CASE("an impulse comes out as the filter's weights", "[resample]") {
+TEST_CASE("an impulse comes out as the filter's weights", "[slow][resample]") {
   const auto weight = [](double t, double lower) {
     const double edge = t * lower / 40;
     if (std::abs(edge) >= 1) return 0.0;

@@ -163,7 +163,7 @@ TEST_CASE("transcripts are aligned as error rates compare them", "[text]") {
   }
 }
 
-TEST_CASE("a text of 100,000 words is aligned in a band", "[text]") {
+TEST_CASE("a text of 100,000 words is aligned in a band", "[slow][text]") {
   std::mt19937 random(9);
   std::vector<std::string> reference, hypothesis;
   EditCounts made;
@@ -219,7 +219,7 @@ TEST_CASE("the interval of a rate is that of its distribution", "[text]") {
   CHECK(bootstrap_difference(right, right)->low == 0);
 }
 
-TEST_CASE("an interval ends between the two nearest of the thousand rates", "[text]") {
+TEST_CASE("an interval ends between the two nearest of the thousand rates", "[slow][text]") {
   // Rates are multiples of 1/n. Of 1000 in order the 2.5 percentile lies at 0.025 * 999 = 24.975,
   // counted from 0, the 97.5 percentile at 974.025.
   int between_low = 0, between_high = 0;
@@ -241,7 +241,7 @@ TEST_CASE("an interval ends between the two nearest of the thousand rates", "[te
   CHECK(between_high > 0);
 }
 
-TEST_CASE("the interval holds the true rate about as often as it says", "[text]") {
+TEST_CASE("the interval holds the true rate about as often as it says", "[slow][text]") {
   // Words of an utterance are wrong together: each utterance of 1 to 8 words has its own rate.
   std::mt19937 random(1);
   std::uniform_real_distribution<double> uniform;

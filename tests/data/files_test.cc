@@ -225,7 +225,8 @@ TEST_CASE("a failed write leaves the old file and no other", "[files]") {
   CHECK(read_file_start(path, 2) == "ne");
 }
 
-TEST_CASE("pipes and devices are waited for and read no further than they must be", "[files]") {
+TEST_CASE("pipes and devices are waited for and read no further than they must be",
+          "[slow][files]") {
   const TemporaryFolder folder;
   const std::string pipe = folder.path("pipe.npy");  // that nobody writes
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);

@@ -221,7 +221,7 @@ TEST_CASE("a TIFF of numbers that are no greys is told by its kind", "[image]") 
         "x.png: is a TIFF of floating-point numbers of 32 bits, expected whole ones of at most 16");
 }
 
-TEST_CASE("a small file that announces a huge picture is refused", "[image]") {
+TEST_CASE("a small file that announces a huge picture is refused", "[slow][image]") {
   CHECK_THAT(failure_of("P5 1000000 1000000 255\n"), Contains("1000000 x 1000000 pixels"));
   CHECK_THAT(failure_of("P4 99999999 1\n"), Contains("expected at most"));
   GreyImage wide(1000000, 70);

@@ -188,7 +188,7 @@ TEST_CASE("a rotation turns a line about its middle by at most its degrees, both
   CHECK((least >= -most - 0.01 && least < -0.95 * most));
 }
 
-TEST_CASE("a line bends by at most its pixels, along it and across it", "[distort]") {
+TEST_CASE("a line bends by at most its pixels, along it and across it", "[slow][distort]") {
   DistortConfig c = always();
   c.elastic = 3;
   double across = 0, along = 0;

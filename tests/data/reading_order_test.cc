@@ -153,7 +153,7 @@ TEST_CASE("brackets are paired as Unicode pairs them", "[.][unicode_data]") {
 }
 
 TEST_CASE("what is met is shown of the text that is taken from it, if it is of any text",
-          "[text]") {
+          "[slow][text]") {
   Found found;
   for (size_t length = 0; length <= 4; ++length) {
     std::vector<size_t> digits(length);

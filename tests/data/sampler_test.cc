@@ -240,7 +240,7 @@ void check_numbers(const std::vector<int64_t>& counts, const std::vector<double>
 
 }  // namespace
 
-TEST_CASE("weighted draws have the expected frequencies", "[sampler]") {
+TEST_CASE("weighted draws have the expected frequencies", "[slow][sampler]") {
   // Dyadic weights and a power of two as their sum: nothing is rounded, so the bounds are exact.
   Draws d;
   double sum = 0;
@@ -270,7 +270,7 @@ TEST_CASE("weighted draws have the expected frequencies", "[sampler]") {
   }
 }
 
-TEST_CASE("every class is drawn equally often, and within it every utterance", "[sampler]") {
+TEST_CASE("every class is drawn equally often, and within it every utterance", "[slow][sampler]") {
   Draws d;
   std::vector<int64_t> members = {300, 30, 7, 1};
   for (size_t c = 0; c < members.size(); ++c)

@@ -64,7 +64,8 @@ std::string problem_of(const Call& call) {
 
 }  // namespace
 
-TEST_CASE("a signal that is resampled in pieces is that of the whole, bit for bit", "[resample]") {
+TEST_CASE("a signal that is resampled in pieces is that of the whole, bit for bit",
+          "[slow][resample]") {
   struct Rates {
     int32_t from, to;
   };
@@ -211,7 +212,7 @@ TEST_CASE("how far up a recording reaches does not depend on how it is cut", "[a
   }
 }
 
-TEST_CASE("an hour of a recording takes no more memory than a second", "[audio]") {
+TEST_CASE("an hour of a recording takes no more memory than a second", "[slow][audio]") {
   const TemporaryFolder folder;
   std::string wav = make_wav({8000, std::vector<float>(1)});
   constexpr uint32_t seconds = 3600, bytes = 2 * 8000 * seconds;

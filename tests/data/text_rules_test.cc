@@ -165,7 +165,7 @@ TEST_CASE("numbers stay whole without punctuation", "[text]") {
   }
 }
 
-TEST_CASE("long texts of signs alone take no longer than others", "[text]") {
+TEST_CASE("long texts of signs alone take no longer than others", "[slow][text]") {
   // In quadratic time they would take minutes.
   constexpr size_t many = 300000;
   TextRules rules;

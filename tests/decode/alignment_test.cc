@@ -142,7 +142,7 @@ TEST_CASE("in blocks, pruned or not, the path is the dense trellis's", "[alignme
   }
 }
 
-TEST_CASE("a long text, pruned by a bound", "[alignment]") {
+TEST_CASE("a long text, pruned by a bound", "[slow][alignment]") {
   std::mt19937 random(2);
   const int32_t frames = 12000, classes = 20;
   const auto labels = random_labels(1500, classes, 0, random);

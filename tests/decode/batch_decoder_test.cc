@@ -137,7 +137,7 @@ ngram 2=4
 
 }  // namespace
 
-TEST_CASE("a device's search says what the CPU's does, over random scores") {
+TEST_CASE("a device's search says what the CPU's does, over random scores", "[slow]") {
   std::mt19937 random(1);
   for (int round = 0; round < 120; ++round) {
     const int32_t classes = 2 + static_cast<int32_t>(random() % 8);
@@ -187,7 +187,7 @@ TEST_CASE("a device's search adds up all alignments, where the beam holds all pr
   }
 }
 
-TEST_CASE("a device's search of few frames and many, of none, of nothing but blanks") {
+TEST_CASE("a device's search of few frames and many, of none, of nothing but blanks", "[slow]") {
   const Decoder decoder(letters(5), {.beam = 50, .nbest = 3});
   std::mt19937 random(2);
   check_like_cpu(decoder, {});
@@ -212,7 +212,7 @@ TEST_CASE("a device's search goes by the best of equal texts, and their sums are
   for (size_t k = 0; k < got.size(); ++k) CHECK(got[k].score == Approx(want[k].score));
 }
 
-TEST_CASE("a device's search knows what the decoder knows") {
+TEST_CASE("a device's search knows what the decoder knows", "[slow]") {
   std::mt19937 random(3);
   const auto check = [&](const DecoderOptions& o, const DecoderKnowledge& k, int32_t classes = 5) {
     for (int round = 0; round < 8; ++round) {
@@ -245,7 +245,7 @@ TEST_CASE("a device's search knows what the decoder knows") {
   }
 }
 
-TEST_CASE("a device's search stands scores that are far apart, as the CPU's does") {
+TEST_CASE("a device's search stands scores that are far apart, as the CPU's does", "[slow]") {
   std::mt19937 random(6);
   DecoderKnowledge k;
   k.lexicon = {{"ab", {2, 3}}, {"c", {4}}};

@@ -105,7 +105,7 @@ TEST_CASE("a beam that holds everything finds every text with its exact probabil
   }
 }
 
-TEST_CASE("a narrow beam gives lower bounds, and what it gives is there", "[beam]") {
+TEST_CASE("a narrow beam gives lower bounds, and what it gives is there", "[slow][beam]") {
   int as_good = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     const Scores s = random_scores(7, 4, seed, 3);

@@ -29,7 +29,7 @@ void check_message(const std::string& message) {
 
 }  // namespace
 
-TEST_CASE("errors show the beginning of a long entry", "[lexicon]") {
+TEST_CASE("errors show the beginning of a long entry", "[slow][lexicon]") {
   const std::string huge = "\x1b[2J" + std::string(1 << 20, 'h');
   const Vocabulary letters(spaced, {}, "", "v");
   const Vocabulary words({"<blank>", "ab", "b"}, {}, "every", "v");
@@ -95,7 +95,7 @@ TEST_CASE("errors show the beginning of a long entry", "[lexicon]") {
   }
 }
 
-TEST_CASE("warnings show the beginning of a long entry", "[lexicon]") {
+TEST_CASE("warnings show the beginning of a long entry", "[slow][lexicon]") {
   const std::string huge = "\x1b[2J" + std::string(1 << 20, 'h');
   const Vocabulary letters(spaced, {}, "", "v");
   DecoderKnowledge k;

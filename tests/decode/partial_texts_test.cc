@@ -71,7 +71,7 @@ std::vector<int32_t> first(const std::vector<int32_t>& labels, size_t count) {
 }  // namespace
 
 TEST_CASE("a partial text is the best so far, and its stable part what all others have",
-          "[stream]") {
+          "[slow][stream]") {
   constexpr int32_t frames = 6, classes = 4;
   DecoderOptions o = everything(true);
   o.word_score = 0;

@@ -127,7 +127,7 @@ TEST_CASE("an utterance ends at a silence behind speech, sooner the longer it is
 }
 
 TEST_CASE("of a stream the whole is told, none of it changes, and texts are as by themselves",
-          "[stream]") {
+          "[slow][stream]") {
   const LanguageModel model = LanguageModel::parse(word_model, "test");
   struct Case {
     std::vector<std::string> tokens;

@@ -133,7 +133,7 @@ TEST_CASE("buckets of devices leave during the last backward pass alone", "[devi
   });
 }
 
-TEST_CASE("no host waits for a device in the steps of several ranks", "[device_ranks]") {
+TEST_CASE("no host waits for a device in the steps of several ranks", "[slow][device_ranks]") {
   run_ranks(2, [](int, Transport& transport) {
     const auto control = make_ring_group(transport);
     const auto sums = staged(transport);
@@ -177,7 +177,7 @@ TEST_CASE("no host waits for a device in the steps of several ranks", "[device_r
   });
 }
 
-TEST_CASE("a rank that fails ends training on devices with its cause", "[device_ranks]") {
+TEST_CASE("a rank that fails ends training on devices with its cause", "[slow][device_ranks]") {
   const RankOutcome outcome = run_ranks_and_collect(3, [](int rank, Transport& transport) {
     const auto control = make_ring_group(transport);
     const auto sums = staged(transport);

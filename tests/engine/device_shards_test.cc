@@ -170,7 +170,7 @@ TEST_CASE("shards on simulated devices: losses bit for bit, gradients but for th
 }
 
 TEST_CASE("shards on simulated devices: losses of frames, and models that pool them",
-          "[device_shards]") {
+          "[slow][device_shards]") {
   for (const ModelFunction& model :
        {ModelFunction(framewise), ModelFunction(pooled<false>), ModelFunction(pooled<true>)}) {
     const Graph shape = shape_of(model, DType::f32);
@@ -190,7 +190,7 @@ TEST_CASE("shards on simulated devices: losses of frames, and models that pool t
 }
 
 TEST_CASE("shards on simulated devices have the same bits in every order of streams",
-          "[device_shards]") {
+          "[slow][device_shards]") {
   const Graph shape = shape_of(small_bidirectional, DType::f32);
   RandomBatch first({15, 9}, classes, 1, 6), second({11}, classes, 2, 6);
   const std::vector<BatchView> batches = {first.view(shape, classes, 3),
@@ -210,7 +210,7 @@ TEST_CASE("shards on simulated devices have the same bits in every order of stre
 // Waiting is what the cuts cost on a device, so it is counted: an event for each state that leaves,
 // one for the losses, one for the place where a batch is staged; never a whole stream.
 TEST_CASE("at a border the host waits for the state that leaves, and allocates nothing",
-          "[device_shards]") {
+          "[slow][device_shards]") {
   constexpr int64_t micro_batches = 2, layers = 2;
   const Graph shape = shape_of(small_unidirectional, DType::f32);
   RandomBatch first({23, 20}, classes, 1, 6), second({21, 18}, classes, 2, 6);
@@ -241,7 +241,7 @@ TEST_CASE("at a border the host waits for the state that leaves, and allocates n
 
 // A recorded time loop has as many launches as its capacity has frames.
 TEST_CASE("short batches of shards on simulated devices run in graphs of their own",
-          "[device_shards]") {
+          "[slow][device_shards]") {
   // Shards of 100 frames get 52 at the most, or 54 where three of them are one; of 20 frames 12 at
   // the most, whose bucket is that of 16. Behind the subsampling 26 steps and 8, or 18 and 6.
   // A step is a product and the cells, and as much again where there is a projection, of each
@@ -322,7 +322,8 @@ TEST_CASE("a shard that fails ends the others, whatever their devices were given
   }
 }
 
-TEST_CASE("chunks one after the other on a simulated device give the whole", "[device_shards]") {
+TEST_CASE("chunks one after the other on a simulated device give the whole",
+          "[slow][device_shards]") {
   const LogSpace same_arithmetic;
   const ModelFunction model = GENERATE(ModelFunction(small_unidirectional), ModelFunction(causal));
   const Graph shape = shape_of(model, DType::f32);
@@ -359,7 +360,7 @@ TEST_CASE("chunks one after the other on a simulated device give the whole", "[d
 
 // The short ones are last chunks, and batches that are shorter than a chunk.
 TEST_CASE("short batches of chunks on a simulated device run in graphs of their own",
-          "[device_shards]") {
+          "[slow][device_shards]") {
   const Graph shape = shape_of(small_unidirectional, DType::f32);
   RandomBatch chunk({60, 50}, classes, 1, 2), small(std::vector<int32_t>(7, 20), classes, 2, 2),
       two({80, 40}, classes, 3, 2), longer({120, 40}, classes, 4, 2);
@@ -405,7 +406,7 @@ TEST_CASE("short batches of chunks on a simulated device run in graphs of their 
   CHECK(all[3].pieces - all[2].pieces == (32 - 8) * 8);
 }
 
-TEST_CASE("a session trains in chunks on a simulated device as on a cpu", "[device_shards]") {
+TEST_CASE("a session trains in chunks on a simulated device as on a cpu", "[slow][device_shards]") {
   const Graph shape = shape_of(small_unidirectional, DType::f32);
   RandomBatch first({23, 20, 12}, classes, 1, 2), second({31, 4}, classes, 2, 2);
   const BatchView views[] = {first.view(shape, classes, 3), second.view(shape, classes, 4)};

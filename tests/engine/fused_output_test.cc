@@ -71,7 +71,7 @@ TEST_CASE("gradient: an output layer and CTC as one", "[fused]") {
   }
 }
 
-TEST_CASE("a model trains with fused output as without", "[fused]") {
+TEST_CASE("a model trains with fused output as without", "[slow][fused]") {
   // f32: rounding of sums in another order. bf16: logits that are not rounded, too.
   const auto cpu = drift(DeviceKind::cpu, DType::f32);
   CHECK(cpu.first < 1e-5);

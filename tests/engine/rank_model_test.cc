@@ -255,7 +255,7 @@ TEST_CASE("a pipeline without clipping trains to the bits of one rank", "[pipeli
         1e-2);
 }
 
-TEST_CASE("pipelines and their replicas give the losses of one rank", "[pipeline]") {
+TEST_CASE("pipelines and their replicas give the losses of one rank", "[slow][pipeline]") {
   const Data data;
   const SessionOptions o = options(0.5);
   const Curve want = train_alone(data, o);
@@ -275,7 +275,8 @@ TEST_CASE("pipelines and their replicas give the losses of one rank", "[pipeline
   CHECK(distance(got.average, want.average) <= 4 * control.weights);
 }
 
-TEST_CASE("stages whose ranks share each sequence give the losses of one rank", "[pipeline]") {
+TEST_CASE("stages whose ranks share each sequence give the losses of one rank",
+          "[slow][pipeline]") {
   const rondo::test::WideCtc same_arithmetic;
   const Data data;
   const SessionOptions o = options(0.5);
@@ -295,7 +296,7 @@ TEST_CASE("stages whose ranks share each sequence give the losses of one rank", 
 }
 
 TEST_CASE("stages and shards of a model with convolutions give the losses of one rank",
-          "[pipeline]") {
+          "[slow][pipeline]") {
   const rondo::test::WideCtc same_arithmetic;
   const Data data(convolutional);
   const SessionOptions o = options(0.5);
@@ -314,7 +315,7 @@ TEST_CASE("stages and shards of a model with convolutions give the losses of one
   CHECK(distance(got.average, want.average) <= 4 * control.weights);
 }
 
-TEST_CASE("pipelines on simulated GPUs give the losses of one", "[pipeline]") {
+TEST_CASE("pipelines on simulated GPUs give the losses of one", "[slow][pipeline]") {
   const Data data;
   SessionOptions o = options(0.5);
   o.device = DeviceKind::sim;
@@ -326,7 +327,7 @@ TEST_CASE("pipelines on simulated GPUs give the losses of one", "[pipeline]") {
   CHECK(distance(got.weights, want.weights) <= 4 * distance(control.weights, want.weights));
 }
 
-TEST_CASE("an optimiser divided over a stage's ranks does not change a bit", "[pipeline]") {
+TEST_CASE("an optimiser divided over a stage's ranks does not change a bit", "[slow][pipeline]") {
   const Data data;
   const SessionOptions o = options(0.5);
   for (const int sequence : {1, 2}) {

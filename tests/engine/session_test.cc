@@ -36,7 +36,7 @@ struct Batches : rondo::test::SmallBatches {
 
 }  // namespace
 
-TEST_CASE("training lowers the loss, in f32 and bf16") {
+TEST_CASE("training lowers the loss, in f32 and bf16", "[slow]") {
   for (DType compute : {DType::f32, DType::bf16}) {
     Batches batches(3);
     Session session(model, options(compute));

@@ -64,7 +64,7 @@ Course train_ahead(Session& session, const Batches& batches, int steps,
 
 }  // namespace
 
-TEST_CASE("training on the simulated GPU agrees with the cpu step by step") {
+TEST_CASE("training on the simulated GPU agrees with the cpu step by step", "[slow]") {
   for (DType compute : {DType::f32, DType::bf16}) {
     // f32: sums in another order, through eight updates. bf16: 8 bits of every activation may
     // round the other way.
@@ -89,7 +89,7 @@ TEST_CASE("training on the simulated GPU agrees with the cpu step by step") {
   }
 }
 
-TEST_CASE("steps enqueued ahead give the bits of steps that were waited for") {
+TEST_CASE("steps enqueued ahead give the bits of steps that were waited for", "[slow]") {
   const Batches batches(3);
   Session waiting(model, options(DeviceKind::sim));
   waiting.reserve(batches.capacity());
@@ -115,7 +115,7 @@ TEST_CASE("steps enqueued ahead give the bits of steps that were waited for") {
   set_sim_options({});
 }
 
-TEST_CASE("a larger batch makes new graphs and new recordings") {
+TEST_CASE("a larger batch makes new graphs and new recordings", "[slow]") {
   const Batches batches(5);
   const auto weights = [&](bool reserved) {
     Session session(model, options(DeviceKind::sim));
@@ -127,7 +127,7 @@ TEST_CASE("a larger batch makes new graphs and new recordings") {
   CHECK(weights(false) == weights(true));
 }
 
-TEST_CASE("what was staged stays until it was used, however far behind the device is") {
+TEST_CASE("what was staged stays until it was used, however far behind the device is", "[slow]") {
   const Batches batches(5);
   const auto weights = [&](bool waits) {
     Session session(model, options(DeviceKind::sim));
@@ -172,7 +172,7 @@ TEST_CASE("a step on the simulated GPU allocates nothing and waits only for the 
   while (session.in_flight() > 0) session.collect();
 }
 
-TEST_CASE("accumulated batches are a launch each, the last one's with the update") {
+TEST_CASE("accumulated batches are a launch each, the last one's with the update", "[slow]") {
   const Batches batches(3);
   Session session(model, options(DeviceKind::sim));
   session.reserve(batches.capacity());
@@ -212,7 +212,7 @@ TEST_CASE("an allocation or a wait in the step is noticed by the counters") {
 }
 
 // As they are, recorded, and launched.
-TEST_CASE("accumulated batches are one update on the simulated GPU") {
+TEST_CASE("accumulated batches are one update on the simulated GPU", "[slow]") {
   const Batches batches(3);
   Session cpu(model, options(DeviceKind::cpu)), sim(model, options(DeviceKind::sim));
   for (Session* session : {&cpu, &sim}) session->set_learning_rate(0);
@@ -353,7 +353,8 @@ TEST_CASE("labels that are no classes, or not there, are refused before anything
 }
 
 // A recorded time loop has as many launches as its capacity has frames.
-TEST_CASE("short batches of a session that has seen long ones run in graphs of their own") {
+TEST_CASE("short batches of a session that has seen long ones run in graphs of their own",
+          "[slow]") {
   const std::vector<int32_t> lengths = {100, 90}, shorter(7, 20);
   Graph g;
   model(g);

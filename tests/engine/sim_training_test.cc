@@ -186,7 +186,7 @@ std::string chosen_lstm(DType compute) {
 
 }  // namespace
 
-TEST_CASE("simulated GPU: a CTC model trains as on the CPU") {
+TEST_CASE("simulated GPU: a CTC model trains as on the CPU", "[slow]") {
   for (SimOrder order : {SimOrder::forward, SimOrder::shuffled}) {
     set_sim_options({order, 3});
     train_side_by_side(transcriber, 2, DType::f32, OptimizerOptions::adamw);
@@ -195,21 +195,21 @@ TEST_CASE("simulated GPU: a CTC model trains as on the CPU") {
 }
 
 // Sums round differently, and some activation then falls to the other side of a tie, 2^-8 away.
-TEST_CASE("simulated GPU: a CTC model trains as on the CPU, in bf16") {
+TEST_CASE("simulated GPU: a CTC model trains as on the CPU, in bf16", "[slow]") {
   train_side_by_side(transcriber, 2, DType::bf16, OptimizerOptions::adamw);
 }
 
-TEST_CASE("simulated GPU: a model with convolutions trains as on the CPU") {
+TEST_CASE("simulated GPU: a model with convolutions trains as on the CPU", "[slow]") {
   train_side_by_side(convolver, 2, DType::f32, OptimizerOptions::adamw);
   train_side_by_side(convolver, 2, DType::bf16, OptimizerOptions::adamw);
 }
 
-TEST_CASE("simulated GPU: a model for images trains as on the CPU") {
+TEST_CASE("simulated GPU: a model for images trains as on the CPU", "[slow]") {
   train_side_by_side(reader, 2, DType::f32, OptimizerOptions::adamw);
   train_side_by_side(reader, 2, DType::bf16, OptimizerOptions::adamw);
 }
 
-TEST_CASE("simulated GPU: models with LSTMs along the height train as on the CPU") {
+TEST_CASE("simulated GPU: models with LSTMs along the height train as on the CPU", "[slow]") {
   // In f32 by plain steps: some gradients are so small that Adam's division shows their rounding.
   train_side_by_side(reader_of_columns<true>, 2, DType::f32, OptimizerOptions::sgd);
   train_side_by_side(reader_of_columns<false>, 2, DType::f32, OptimizerOptions::sgd);

@@ -76,7 +76,8 @@ std::vector<Pass> passes_of_stages(int sequence,
 }  // namespace
 
 // A recorded time loop has as many launches as its capacity has frames.
-TEST_CASE("short batches of stages on simulated GPUs run in graphs of their own", "[pipeline]") {
+TEST_CASE("short batches of stages on simulated GPUs run in graphs of their own",
+          "[slow][pipeline]") {
   Graph g;
   stacked(g);
   RandomBatch large({60, 50}, classes, 1), small(std::vector<int32_t>(5, 12), classes, 2);

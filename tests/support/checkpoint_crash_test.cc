@@ -110,7 +110,8 @@ TEST_CASE("everything is synced before it is renamed, and the rename itself",
   CHECK(index_of(log, "rename checkpoint-000000001 .removing-") > durable);
 }
 
-TEST_CASE("an error at any system call loses nothing and blocks nothing", "[checkpoint][crash]") {
+TEST_CASE("an error at any system call loses nothing and blocks nothing",
+          "[slow][checkpoint][crash]") {
   const std::string lacks = GENERATE(from_range(lacking));
   for (const bool persistent : {false, true}) {
     int failures = 0;
@@ -163,7 +164,7 @@ TEST_CASE("an error at any system call loses nothing and blocks nothing", "[chec
 }
 
 TEST_CASE("a crash before any system call loses nothing and blocks nothing",
-          "[checkpoint][crash]") {
+          "[slow][checkpoint][crash]") {
   const std::string lacks = GENERATE(from_range(lacking));
   int crashes = 0;
   for (int at = 0;; ++at) {
@@ -231,7 +232,7 @@ TEST_CASE("what a file system lacks is said once, and checkpoints are written al
   }
 }
 
-TEST_CASE("kill -9 at random moments never loses a reported commit", "[checkpoint][crash]") {
+TEST_CASE("kill -9 at random moments never loses a reported commit", "[slow][checkpoint][crash]") {
   TemporaryDirectory dir;
   std::mt19937 random(3);
   int reported = 0;

@@ -197,7 +197,7 @@ TEST_CASE("the types of layers are these, with these options, defaults and bound
   CHECK(types == wanted);
 }
 
-TEST_CASE("every layer's gradient is that of finite differences", "[config]") {
+TEST_CASE("every layer's gradient is that of finite differences", "[slow][config]") {
   for (const Described& d : all_described()) {
     INFO(d.layer.type().name);
     const auto model = [&](Graph& g) {

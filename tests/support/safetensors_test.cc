@@ -302,7 +302,7 @@ TEST_CASE("files that cannot be read are named", "[safetensors]") {
 
 // Every truncation and thousands of random edits of a valid file: opening either succeeds with
 // consistent tensors or throws InputError. (tests/fuzz has the coverage-guided twin.)
-TEST_CASE("mutated files never do anything but open or throw InputError", "[safetensors]") {
+TEST_CASE("mutated files never do anything but open or throw InputError", "[slow][safetensors]") {
   TemporaryDirectory dir;
   const float f[6] = {1, 2, 3, 4, 5, 6};
   const uint8_t u[5] = {1, 2, 3, 4, 5};

@@ -63,7 +63,7 @@ std::vector<double> times_drawn(const ColumnCorpus& corpus, const ObservedRun& r
 
 }  // namespace
 
-TEST_CASE("each epoch has every utterance once, in batches of at most batch_frames") {
+TEST_CASE("each epoch has every utterance once, in batches of at most batch_frames", "[slow]") {
   const ColumnCorpus corpus;
   for (bool sorted : {false, true}) {
     Config c = corpus.config(sorted ? "sorted" : "shuffled");
@@ -84,7 +84,7 @@ TEST_CASE("each epoch has every utterance once, in batches of at most batch_fram
   }
 }
 
-TEST_CASE("batches come in another order in each epoch, and the seed decides it") {
+TEST_CASE("batches come in another order in each epoch, and the seed decides it", "[slow]") {
   const ColumnCorpus corpus;
   const auto run = [&](const std::string& name, uint64_t seed) {
     Config c = corpus.config(name);
@@ -132,7 +132,7 @@ TEST_CASE("dropout's key is another one for each seed, epoch and batch of the ep
   CHECK(keys.size() == wanted);
 }
 
-TEST_CASE("sorta_grad: the first epoch, and only that, goes from short to long") {
+TEST_CASE("sorta_grad: the first epoch, and only that, goes from short to long", "[slow]") {
   const ColumnCorpus corpus;
   Config c = corpus.config("sorted");
   const auto sorted = by_epoch(observe(corpus, c));
@@ -144,7 +144,8 @@ TEST_CASE("sorta_grad: the first epoch, and only that, goes from short to long")
   CHECK_FALSE(short_to_long(corpus, by_epoch(observe(corpus, c)).at(0)));
 }
 
-TEST_CASE("batches do not depend on the number of ranks, nor on threads that read ahead") {
+TEST_CASE("batches do not depend on the number of ranks, nor on threads that read ahead",
+          "[slow]") {
   const ColumnCorpus corpus;
   const ObservedRun one = observe(corpus, corpus.config("one"));
   for (int ranks : {2, 3}) {
@@ -161,7 +162,7 @@ TEST_CASE("batches do not depend on the number of ranks, nor on threads that rea
   CHECK(observe(corpus, threads).weights == one.weights);
 }
 
-TEST_CASE("an update has `accumulation` batches, the last of an epoch what is left") {
+TEST_CASE("an update has `accumulation` batches, the last of an epoch what is left", "[slow]") {
   const ColumnCorpus corpus;
   const auto single = by_epoch(observe(corpus, corpus.config("single")));
   bool has_rest = false;
@@ -194,7 +195,7 @@ TEST_CASE("an update has `accumulation` batches, the last of an epoch what is le
   CHECK(has_rest);
 }
 
-TEST_CASE("training ends after its epochs, or after max_steps updates") {
+TEST_CASE("training ends after its epochs, or after max_steps updates", "[slow]") {
   const ColumnCorpus corpus;
   Config c = corpus.config("epochs");
   c.training.epochs = 2;
@@ -210,7 +211,8 @@ TEST_CASE("training ends after its epochs, or after max_steps updates") {
   CHECK(observe(corpus, c).updates() == whole.updates());
 }
 
-TEST_CASE("a resumed run has the batches that were left, from the middle of an epoch and its end") {
+TEST_CASE("a resumed run has the batches that were left, from the middle of an epoch and its end",
+          "[slow]") {
   const ColumnCorpus corpus;
   const ObservedRun whole = observe(corpus, corpus.config("whole"));
   const auto in_first = static_cast<int64_t>(by_epoch(whole).at(0).size());

@@ -222,7 +222,7 @@ TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for",
   CHECK(chosen.size() > 1);  // or the choice would not show
 }
 
-TEST_CASE("replicas, pipelines, shards and ranks apart choose by the metric too") {
+TEST_CASE("replicas, pipelines, shards and ranks apart choose by the metric too", "[slow]") {
   const TrainingCorpus corpus(24, 12);
   const std::map<std::string, std::function<void(Config&)>> ways = {
       {"replicas", [](Config&) {}},
@@ -256,7 +256,7 @@ TEST_CASE("replicas, pipelines, shards and ranks apart choose by the metric too"
   }
 }
 
-TEST_CASE("plateau: the rate stays while nothing is written yet and the loss falls") {
+TEST_CASE("plateau: the rate stays while nothing is written yet and the loss falls", "[slow]") {
   const TrainingCorpus corpus(24, 12);
   Config c = validated(corpus, "run", Metric::wer);
   c.lr.type = LearningRateType::plateau;
@@ -333,7 +333,8 @@ TEST_CASE("classes and targets are chosen by what is usual there, or by the loss
                     "there, or training.metric=auto");
 }
 
-TEST_CASE("a run from before there was a choice goes on by WER, and may be given another") {
+TEST_CASE("a run from before there was a choice goes on by WER, and may be given another",
+          "[slow]") {
   const TrainingCorpus corpus(24, 12);
   rewrite(corpus, {{'a', "上"}, {'b', "床"}, {'c', "月"}});  // auto would take CER now
   Config c = validated(corpus, "run", Metric::wer);
@@ -381,7 +382,7 @@ TEST_CASE("a run from before there was a choice goes on by WER, and may be given
   CHECK(best(run) == stored(generation_of_step(run, kept), ""));
 }
 
-TEST_CASE("average_best averages what the metric calls the best, and never ends worse") {
+TEST_CASE("average_best averages what the metric calls the best, and never ends worse", "[slow]") {
   const TrainingCorpus corpus(24, 12);
   for (const uint64_t seed : {1, 2, 3, 4}) {
     Config c = validated(corpus, "run" + std::to_string(seed), Metric::cer);
@@ -411,7 +412,8 @@ TEST_CASE("average_best averages what the metric calls the best, and never ends 
   }
 }
 
-TEST_CASE("after another metric the average is of validations since then, when it goes on too") {
+TEST_CASE("after another metric the average is of validations since then, when it goes on too",
+          "[slow]") {
   const TrainingCorpus corpus(24, 12);
   for (const int keep_last : {2, 1000}) {
     CAPTURE(keep_last);
@@ -441,7 +443,8 @@ TEST_CASE("after another metric the average is of validations since then, when i
   }
 }
 
-TEST_CASE("an average that another metric chose does not stand in the way of better models") {
+TEST_CASE("an average that another metric chose does not stand in the way of better models",
+          "[slow]") {
   const TrainingCorpus corpus(24, 12);
   Config c = validated(corpus, "run", Metric::cer);
   c.training.max_steps = 60;
@@ -463,7 +466,7 @@ TEST_CASE("an average that another metric chose does not stand in the way of bet
   CHECK(best(run) == stored(generation_of_step(run, lowest), ""));
 }
 
-TEST_CASE("an average that is exactly as good as the best model is kept, and stays") {
+TEST_CASE("an average that is exactly as good as the best model is kept, and stays", "[slow]") {
   const TrainingCorpus corpus(24, 12);
   for (const Metric metric : {Metric::loss, Metric::cer}) {
     CAPTURE(name_of(metric));
@@ -501,7 +504,7 @@ TEST_CASE("an average that is exactly as good as the best model is kept, and sta
   }
 }
 
-TEST_CASE("an average stays the model of a run that goes on until something is better") {
+TEST_CASE("an average stays the model of a run that goes on until something is better", "[slow]") {
   const ColumnCorpus corpus;
   Config c = corpus.with_dev("run");
   c.training.epochs = 12;

@@ -202,8 +202,8 @@ TEST_CASE("each key of an image's features reaches the line, in training and in 
   }
 }
 
-TEST_CASE(
-    "each key of distort reaches the line, drawn by seed, epoch and line, in training alone") {
+TEST_CASE("each key of distort reaches the line, drawn by seed, epoch and line, in training alone",
+          "[slow]") {
   const Line l;
   using Set = std::function<void(DistortConfig&)>;
   const std::vector<std::pair<const char*, Set>> keys = {
@@ -274,7 +274,7 @@ TEST_CASE("cmvn: none, of each utterance, or of the training set") {
   }
 }
 
-TEST_CASE("spec_augment: so many masks, of frames and bins, none wider than allowed") {
+TEST_CASE("spec_augment: so many masks, of frames and bins, none wider than allowed", "[slow]") {
   const Recordings r;  // 98 frames of 40 bins
   Config c = Recordings::config();
   AugmentConfig& a = c.augment;
@@ -334,7 +334,7 @@ TEST_CASE("speed: one of the factors for each utterance and epoch") {
   CHECK(together.size() == 4);  // utterances apart from each other
 }
 
-TEST_CASE("noise: in that share of the draws, between the two ratios") {
+TEST_CASE("noise: in that share of the draws, between the two ratios", "[slow]") {
   const Recordings r;
   Config c = Recordings::config();
   const Matrix clean = r.open(c)->load(0, 0).features;

@@ -139,7 +139,8 @@ TEST_CASE("data that one shard's device cannot get end all of them with the caus
   }
 }
 
-TEST_CASE("an update of simulated devices that share sequences is drawn with its computations") {
+TEST_CASE("an update of simulated devices that share sequences is drawn with its computations",
+          "[slow]") {
   const TrainingCorpus corpus(20, 2);
   const std::string picture = corpus.folder.path("update.svg");
   require_success(attempt(2, shards_config(corpus, "drawn", 2, 2), StartFrom::scratch,

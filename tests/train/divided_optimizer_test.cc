@@ -40,7 +40,7 @@ void check_same(const std::string& one, const std::string& other) {
 
 }  // namespace
 
-TEST_CASE("a divided optimizer gives the bits of a whole one, for each number of ranks") {
+TEST_CASE("a divided optimizer gives the bits of a whole one, for each number of ranks", "[slow]") {
   const TrainingCorpus corpus(90, 7);
   for (int ranks : {2, 3, 4}) {
     INFO(ranks << " ranks");
@@ -52,7 +52,7 @@ TEST_CASE("a divided optimizer gives the bits of a whole one, for each number of
   }
 }
 
-TEST_CASE("with clipping, whole and divided differ by the rounding of the norm at most") {
+TEST_CASE("with clipping, whole and divided differ by the rounding of the norm at most", "[slow]") {
   const TrainingCorpus corpus(90, 7);
   std::vector<std::vector<float>> weights;
   for (bool divided : {false, true}) {
@@ -68,7 +68,7 @@ TEST_CASE("with clipping, whole and divided differ by the rounding of the norm a
   CHECK(distance(weights[0], weights[1]) <= 1e-6 * norm);
 }
 
-TEST_CASE("a divided run goes on with other numbers of ranks, divided or not") {
+TEST_CASE("a divided run goes on with other numbers of ranks, divided or not", "[slow]") {
   const TrainingCorpus corpus(90, 7);
   for (bool divided : {false, true}) {
     const auto part = [&](int ranks, bool divide, int64_t steps, StartFrom start) {

@@ -184,7 +184,7 @@ double by_paths(const std::vector<float>& logits, const std::vector<int32_t>& te
   return std::log(sum);
 }
 
-TEST_CASE("what models agree on is no worse than what any of them writes") {
+TEST_CASE("what models agree on is no worse than what any of them writes", "[slow]") {
   std::mt19937 random(3);
   std::normal_distribution<float> normal(0, 2);
   int better = 0;

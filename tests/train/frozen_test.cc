@@ -75,7 +75,7 @@ TEST_CASE("frozen layers keep their weights to the bit, and all others learn") {
   check_frozen(corpus, config);
 }
 
-TEST_CASE("frozen layers stay frozen on several ranks, which train what one rank would") {
+TEST_CASE("frozen layers stay frozen on several ranks, which train what one rank would", "[slow]") {
   const TrainingCorpus corpus;
   train_origin(corpus);
   const auto tuning = [&](const std::string& name) {

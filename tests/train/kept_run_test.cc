@@ -143,7 +143,7 @@ TEST_CASE("ranks that are left go on from memory, wherever one was lost", "[slow
   CHECK(from_validation > 0);
 }
 
-TEST_CASE("a validation that was broken off when it had its result counts once") {
+TEST_CASE("a validation that was broken off when it had its result counts once", "[slow]") {
   const TrainingCorpus corpus(60, 9);
   // Of a model that gets better, and of one that stays as it was: of that each validation counts as
   // one more without progress.
@@ -175,7 +175,7 @@ TEST_CASE("a validation that was broken off when it had its result counts once")
   }
 }
 
-TEST_CASE("a rank that is an update behind takes the state of the one ahead") {
+TEST_CASE("a rank that is an update behind takes the state of the one ahead", "[slow]") {
   const TrainingCorpus corpus(60, 9);
   const Config whole = config_of(corpus, "whole");
   require_success(train_on(1, whole));
@@ -209,7 +209,8 @@ TEST_CASE("a rank that is an update behind takes the state of the one ahead") {
 }
 
 // A store that was killed while it removed them leaves more than it keeps.
-TEST_CASE("an average of the best does not depend on older checkpoints that are as good") {
+TEST_CASE("an average of the best does not depend on older checkpoints that are as good",
+          "[slow]") {
   const TrainingCorpus corpus(60, 9);
   const auto average = [&](int keep_best) {
     Config c = config_of(corpus, "keeps" + std::to_string(keep_best));

@@ -7,7 +7,7 @@
 using namespace rondo;
 using namespace rondo::test;
 
-TEST_CASE("a line of the log has the mean loss since the line before, over utterances") {
+TEST_CASE("a line of the log has the mean loss since the line before, over utterances", "[slow]") {
   const ColumnCorpus corpus;
   const ObservedRun each = observe(corpus, corpus.config("each"));
   for (int every : {3, 4}) {
@@ -37,7 +37,7 @@ TEST_CASE("a line of the log has the mean loss since the line before, over utter
   }
 }
 
-TEST_CASE("an utterance whose loss is not finite counts in no line's mean") {
+TEST_CASE("an utterance whose loss is not finite counts in no line's mean", "[slow]") {
   const ColumnCorpus plain;
   const auto batches = observe(plain, plain.config("plain")).moved();
   std::vector<ColumnUtterance> train = plain.train;
@@ -85,7 +85,8 @@ TEST_CASE("an utterance whose loss is not finite counts in no line's mean") {
   }
 }
 
-TEST_CASE("a dev utterance with more text than its frames can spell counts in no mean of losses") {
+TEST_CASE("a dev utterance with more text than its frames can spell counts in no mean of losses",
+          "[slow]") {
   const TrainingCorpus corpus(6, 7);
   Config c = corpus.config("plain");
   c.optimizer.learning_rate = 1e-30;
@@ -273,7 +274,8 @@ std::vector<std::pair<std::string, int64_t>> steps_in(const std::vector<Json>& l
 
 }  // namespace
 
-TEST_CASE("the log of a run that was killed and goes on has each step once, as if it never was") {
+TEST_CASE("the log of a run that was killed and goes on has each step once, as if it never was",
+          "[slow]") {
   const ColumnCorpus corpus;
   for (int ranks : {1, 2}) {
     Config c = corpus.with_dev("run" + std::to_string(ranks));
@@ -317,7 +319,7 @@ TEST_CASE("a run that was killed before its first checkpoint begins its log anew
   CHECK(log_events(c.training.checkpoint_dir, "start").size() == 1);
 }
 
-TEST_CASE("of a log that runs share, none takes out what another wrote") {
+TEST_CASE("of a log that runs share, none takes out what another wrote", "[slow]") {
   const ColumnCorpus corpus;
   Config first = corpus.config("first"), second = corpus.config("second");
   first.training.log = second.training.log = corpus.folder.path("shared.jsonl");

@@ -217,7 +217,7 @@ TEST_CASE("pipelines validate, average, reduce the rate and stop as one rank doe
   CHECK(distance(newest(next), start) < 1e-6);
 }
 
-TEST_CASE("a run goes on with other splits where it stood", "[pipelines]") {
+TEST_CASE("a run goes on with other splits where it stood", "[slow][pipelines]") {
   const TrainingCorpus corpus(60, 5);
   const auto parts = [&](int64_t steps) { return config(corpus, "parts", steps); };
   // The same split, stopped and continued: the same bits.
@@ -296,7 +296,7 @@ TEST_CASE("a pipeline that cannot be is refused before training", "[pipelines]")
   CHECK_THAT(refusal(2, placed), Contains("parallel.placement = \"3,4\": places 7 layers"));
 }
 
-TEST_CASE("an update is drawn", "[pipelines]") {
+TEST_CASE("an update is drawn", "[slow][pipelines]") {
   const TrainingCorpus corpus;
   Config c = pipeline(config(corpus, "drawn", 3), 2, 2, 2, ScheduleKind::zero_bubble);
   c.data.dev.clear();

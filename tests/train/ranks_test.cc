@@ -41,7 +41,8 @@ TEST_CASE("any number of ranks ends as one rank does, but for the order of sums"
   }
 }
 
-TEST_CASE("world_invariant: the same bits from any number of ranks, with everything switched on") {
+TEST_CASE("world_invariant: the same bits from any number of ranks, with everything switched on",
+          "[slow]") {
   const TrainingCorpus corpus(120, 9);
   const auto trained = [&](int ranks) {
     Config c = corpus.config("ranks" + std::to_string(ranks));
@@ -71,7 +72,7 @@ TEST_CASE("world_invariant: the same bits from any number of ranks, with everyth
   }
 }
 
-TEST_CASE("a run goes on with another number of ranks where it stood") {
+TEST_CASE("a run goes on with another number of ranks where it stood", "[slow]") {
   const TrainingCorpus corpus(150, 2);
   const auto config = [&](const std::string& name, int64_t steps) {
     Config c = corpus.config(name);

@@ -189,7 +189,7 @@ std::string rate_warnings(const Config& c) {
 
 }  // namespace
 
-TEST_CASE("a run that is stopped within a validation goes on as if it had not been") {
+TEST_CASE("a run that is stopped within a validation goes on as if it had not been", "[slow]") {
   const ColumnCorpus corpus;
   for (const int ranks : {1, 2}) {
     const auto config = [&](const std::string& name) {
@@ -325,7 +325,7 @@ TEST_CASE("more epochs: the jump of the learning rate is named, and can be chose
   }
 }
 
-TEST_CASE("init_from takes the best weights of another run, and nothing else of it") {
+TEST_CASE("init_from takes the best weights of another run, and nothing else of it", "[slow]") {
   const ColumnCorpus corpus;
   Config c = corpus.with_dev("first");
   c.data.sorta_grad = false;

@@ -40,7 +40,7 @@ std::string refusal(const Config& config) {
 
 }  // namespace
 
-TEST_CASE("weighted draws are the same for any number of ranks, and when a run goes on") {
+TEST_CASE("weighted draws are the same for any number of ranks, and when a run goes on", "[slow]") {
   const TrainingCorpus corpus(60, 2);
   add_fields(corpus, [](int line) {
     return "\"weight\": " + std::to_string(line % 4) + ", \"speaker\": \"s" +

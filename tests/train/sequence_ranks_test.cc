@@ -70,7 +70,7 @@ TEST_CASE("data that one of the ranks of a sequence cannot read end all of them"
   CHECK(list_checkpoints(c.training.checkpoint_dir).size() == 1);
 }
 
-TEST_CASE("training in chunks: one chunk is the whole, several are not") {
+TEST_CASE("training in chunks: one chunk is the whole, several are not", "[slow]") {
   const TrainingCorpus corpus(160, 9);
   const auto config = [&](const std::string& name, int frames) {
     Config c = corpus.config(name);
@@ -98,7 +98,8 @@ ModelConfig conv_lstm(int kernel, ConvContext context) {
 
 }  // namespace
 
-TEST_CASE("ranks that share sequences exchange what convolutions read of their neighbours") {
+TEST_CASE("ranks that share sequences exchange what convolutions read of their neighbours",
+          "[slow]") {
   const WideCtc same_arithmetic;
   const TrainingCorpus corpus(160, 2);
   const auto trained = [&](const std::string& name, int ranks, int micro_batches, int parts) {
@@ -123,7 +124,7 @@ TEST_CASE("ranks that share sequences exchange what convolutions read of their n
   }
 }
 
-TEST_CASE("chunks of a model with convolutions of the past: the whole, or nearly") {
+TEST_CASE("chunks of a model with convolutions of the past: the whole, or nearly", "[slow]") {
   const TrainingCorpus corpus(160, 9);
   const auto config = [&](const std::string& name, int frames) {
     Config c = corpus.config(name);

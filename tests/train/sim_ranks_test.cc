@@ -62,7 +62,8 @@ double greatest_difference(const std::vector<float>& a, const std::vector<float>
 
 }  // namespace
 
-TEST_CASE("ranks on simulated GPUs train as ranks on CPUs do, and go on where they stood") {
+TEST_CASE("ranks on simulated GPUs train as ranks on CPUs do, and go on where they stood",
+          "[slow]") {
   const TrainingCorpus corpus(40, 3);
   const auto config = [&](const std::string& name, int64_t steps) {
     Config c = sim_config(corpus, name, steps);
@@ -115,7 +116,7 @@ TEST_CASE("a divided optimizer gives simulated GPUs the bits of a whole one", "[
   }
 }
 
-TEST_CASE("ranks of simulated GPUs that do not wait average") {
+TEST_CASE("ranks of simulated GPUs that do not wait average", "[slow]") {
   const TrainingCorpus corpus(40, 3);
   // Without a barrier no two runs are the same; what is shown is that weights arrive.
   Config c = sim_config(corpus, "async", 0);
@@ -130,7 +131,7 @@ TEST_CASE("ranks of simulated GPUs that do not wait average") {
   CHECK(std::stoi(log.substr(last + 11)) > 0);
 }
 
-TEST_CASE("bad data on one rank stop all simulated GPUs after the last good update") {
+TEST_CASE("bad data on one rank stop all simulated GPUs after the last good update", "[slow]") {
   for (bool divided : {false, true}) {
     TrainingCorpus corpus(40, 3);
     const std::string bad = corpus.spoil_longest();

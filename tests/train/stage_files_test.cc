@@ -115,7 +115,7 @@ TEST_CASE("where ranks do not see one directory rank 0 writes the same state", "
   }
 }
 
-TEST_CASE("stages are saved and go on with any other split", "[stages]") {
+TEST_CASE("stages are saved and go on with any other split", "[slow][stages]") {
   const TrainingCorpus corpus;
   const auto split = [&](int pipeline, int data, bool divided, int64_t steps) {
     Config c = three_stages(corpus, "splits", steps);
@@ -178,7 +178,8 @@ TEST_CASE("stages are saved and go on with any other split", "[stages]") {
   }
 }
 
-TEST_CASE("damage to a checkpoint of stages is named, and the one before is used", "[stages]") {
+TEST_CASE("damage to a checkpoint of stages is named, and the one before is used",
+          "[slow][stages]") {
   const TrainingCorpus corpus;
   const Config c = three_stages(corpus, "run");
   require_success(train_on(3, c));

@@ -26,13 +26,13 @@ struct Watched {
 
 }  // namespace
 
-TEST_CASE("who was not told to stop waits", "[stop]") {
+TEST_CASE("who was not told to stop waits", "[slow][stop]") {
   Watched w;
   w.longest = 1ms;
   CHECK_FALSE(w.within(700ms));
 }
 
-TEST_CASE("the first of a kind is never given up", "[stop]") {
+TEST_CASE("the first of a kind is never given up", "[slow][stop]") {
   Watched w;
   w.told = true;
   CHECK_FALSE(w.within(700ms));

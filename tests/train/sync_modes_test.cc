@@ -63,7 +63,8 @@ SessionOptions small_options() {
 
 }  // namespace
 
-TEST_CASE("the learning rate has fallen with the last update, however ranks share the batches") {
+TEST_CASE("the learning rate has fallen with the last update, however ranks share the batches",
+          "[slow]") {
   // Five batches of two in each epoch, which neither ranks nor accumulation divide.
   std::vector<ColumnUtterance> alike(10);
   for (size_t i = 0; i < alike.size(); ++i) alike[i] = {4, static_cast<double>(i)};
@@ -172,7 +173,7 @@ TEST_CASE("gradients that are never finite stop all ranks, in each mode") {
   }
 }
 
-TEST_CASE("nobody waits for a rank that sleeps, and it catches up by taking over") {
+TEST_CASE("nobody waits for a rank that sleeps, and it catches up by taking over", "[slow]") {
   constexpr int asleep_at = 30, meanwhile = 150;  // updates of the others while it sleeps
   std::mutex mutex;
   std::vector<nlohmann::json> last(3);

@@ -102,7 +102,7 @@ double rate_by_hand(const LearningRateConfig& s, double lr, int64_t k, int64_t l
 
 }  // namespace
 
-TEST_CASE("each update takes the rate of its own number, warm-up and end included") {
+TEST_CASE("each update takes the rate of its own number, warm-up and end included", "[slow]") {
   const ColumnCorpus corpus;
   const auto batches = observe(corpus, corpus.config("plain")).moved();
   const auto all = static_cast<int64_t>(batches.size());
@@ -139,7 +139,8 @@ TEST_CASE("each update takes the rate of its own number, warm-up and end include
   }
 }
 
-TEST_CASE("sgd, adam and adamw in training are torch.optim's, with every option, and clipped") {
+TEST_CASE("sgd, adam and adamw in training are torch.optim's, with every option, and clipped",
+          "[slow]") {
   const ColumnCorpus corpus;
   const auto batches = observe(corpus, corpus.config("plain")).moved();
   for (OptimizerOptions::Kind type :
@@ -254,7 +255,8 @@ TEST_CASE("the initial weights are the seed's") {
   CHECK(two[0] != one[0]);
 }
 
-TEST_CASE("a step whose gradient is not finite changes no weight and no state, and is counted") {
+TEST_CASE("a step whose gradient is not finite changes no weight and no state, and is counted",
+          "[slow]") {
   auto utterances = ColumnCorpus::utterances(8);
   utterances[3].target = 3e38;  // twice that is not finite
   const ColumnCorpus corpus(utterances);

@@ -66,7 +66,8 @@ std::vector<int64_t> kept_steps(const Config& c) {
 }  // namespace
 
 TEST_CASE(
-    "a validation is of the dev data, with the weights of its step, and leaves training alone") {
+    "a validation is of the dev data, with the weights of its step, and leaves training alone",
+    "[slow]") {
   const ColumnCorpus corpus;
   const Config c = restless(corpus, "validated");
   for (int ranks : {1, 2}) {
@@ -108,7 +109,8 @@ TEST_CASE("an utterance whose loss is not finite counts in no validation's mean"
   }
 }
 
-TEST_CASE("model.safetensors is the best model on the dev data, and the test scores that one") {
+TEST_CASE("model.safetensors is the best model on the dev data, and the test scores that one",
+          "[slow]") {
   const ColumnCorpus corpus;
   for (int ranks : {1, 2}) {
     const Config c = restless(corpus, "best" + std::to_string(ranks));
@@ -129,7 +131,7 @@ TEST_CASE("model.safetensors is the best model on the dev data, and the test sco
   }
 }
 
-TEST_CASE("without dev data the last weights are the model, and the test scores them") {
+TEST_CASE("without dev data the last weights are the model, and the test scores them", "[slow]") {
   const ColumnCorpus corpus;
   Config c = restless(corpus, "last");
   c.data.dev.clear();
@@ -139,7 +141,8 @@ TEST_CASE("without dev data the last weights are the model, and the test scores 
         Approx(test_loss(corpus, run.weights.back())).epsilon(1e-5));
 }
 
-TEST_CASE("average_best: the mean of so many best checkpoints, kept where it is no worse") {
+TEST_CASE("average_best: the mean of so many best checkpoints, kept where it is no worse",
+          "[slow]") {
   const ColumnCorpus corpus;
   for (int count : {3, 5}) {
     Config c = restless(corpus, "average" + std::to_string(count));
@@ -173,7 +176,8 @@ TEST_CASE("average_best: the mean of so many best checkpoints, kept where it is 
   CHECK(best(run.directory) == run.weights.back());
 }
 
-TEST_CASE("ema: validations, the best model and their average are of the averaged weights") {
+TEST_CASE("ema: validations, the best model and their average are of the averaged weights",
+          "[slow]") {
   const ColumnCorpus corpus;
   Config c = restless(corpus, "averaged");
   c.optimizer.ema_decay = 0.8;
@@ -204,7 +208,8 @@ TEST_CASE("ema: validations, the best model and their average are of the average
   }
 }
 
-TEST_CASE("validations come after each epoch, and at every multiple of validate_every_steps") {
+TEST_CASE("validations come after each epoch, and at every multiple of validate_every_steps",
+          "[slow]") {
   const ColumnCorpus corpus;
   Config c = corpus.with_dev("epochs");
   const ObservedRun run = observe(corpus, c);
@@ -227,7 +232,7 @@ TEST_CASE("validations come after each epoch, and at every multiple of validate_
         std::vector<int64_t>{ends[0], ends[0] + 1});
 }
 
-TEST_CASE("patience: training stops after so many validations without a better one") {
+TEST_CASE("patience: training stops after so many validations without a better one", "[slow]") {
   const ColumnCorpus corpus;
   for (int patience : {1, 2, 4}) {
     Config c = restless(corpus, "patience" + std::to_string(patience));
@@ -247,7 +252,8 @@ TEST_CASE("patience: training stops after so many validations without a better o
   }
 }
 
-TEST_CASE("plateau: the rate is cut after so many validations without enough gain, and stays cut") {
+TEST_CASE("plateau: the rate is cut after so many validations without enough gain, and stays cut",
+          "[slow]") {
   const ColumnCorpus corpus;
   Config c = restless(corpus, "plateau");
   c.training.epochs = 20;
@@ -276,7 +282,8 @@ TEST_CASE("plateau: the rate is cut after so many validations without enough gai
   CHECK(factor < 0.5);  // it was cut more than once
 }
 
-TEST_CASE("keep_last newest and keep_best best checkpoints stay, saved when they are due") {
+TEST_CASE("keep_last newest and keep_best best checkpoints stay, saved when they are due",
+          "[slow]") {
   const ColumnCorpus corpus;
   Config c = restless(corpus, "kept");
   c.training.keep_last = 2;
