@@ -13,7 +13,7 @@ build_packages=(g++ make meson ninja-build pkg-config libsndfile1-dev libutf8pro
 # And for testing: Gloo and MPI are other ways for ranks to talk, git for checks of the sources, openmpi-bin for ranks
 # that mpirun starts, iproute2 for two machines in network namespaces, unicode-data and xmllint for what others define,
 # python3-venv for the Python package.
-test_packages=(libgloo-dev libopenmpi-dev catch2 git openmpi-bin iproute2 unicode-data libxml2-utils locales python3-venv)
+test_packages=(libgloo-dev libopenmpi-dev catch2 git patch openmpi-bin iproute2 unicode-data libxml2-utils locales python3-venv)
 # And for sanitizers: a clang that both have.
 sanitizer_packages=(clang-19 libclang-rt-19-dev llvm-19)
 
