@@ -7,8 +7,7 @@
 // matched, compared and cut into frames like those of the other transports (comm/channels), and the
 // stream of frames between two ranks is cut into chunks of at most 256 KiB, which MPI sends. MPI
 // has nothing that one could sleep on: whoever waits for a message asks it again and again, giving
-// the processor away in between, and a thread asks about a thousand times a second when nobody
-// waits.
+// the processor away in between. When nobody waits, a thread asks a thousand times a second.
 //
 // What ends (see transport.h and comm/tcp/tcp_transport.h):
 //   * What `inner` says of a rank ends the operations with it in the same way. What that rank had

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "engine/c/handles.h"
 
@@ -64,13 +67,29 @@ void rondo_stream_free(rondo_stream* stream) { delete stream; }
 
 rondo_status rondo_stream_accept(rondo_stream* stream, const float* samples, size_t count,
                                  const char** text) {
-  if (text) *text = "";
+  return rondo_streams_accept(&stream, &samples, &count, 1, text);
+}
+
+rondo_status rondo_streams_accept(rondo_stream* const* streams, const float* const* samples,
+                                  const size_t* counts, size_t count, const char** texts) {
+  if (texts) std::fill_n(texts, count, "");
   return guarded([&] {
-    require_given(stream, "stream");
-    if (count > 0) require_given(samples, "samples");
-    stream->text = stream->stream.accept({samples, count});
-    keep_ended(*stream);
-    if (text) *text = stream->text.c_str();
+    if (count == 0) return;
+    require_given(streams, "streams");
+    require_given(samples, "samples");
+    require_given(counts, "counts");
+    std::vector<RecognizerStream::Sound> sounds;
+    for (size_t i = 0; i < count; ++i) {
+      require_given(streams[i], "stream");
+      if (counts[i] > 0) require_given(samples[i], "samples");
+      sounds.push_back({&streams[i]->stream, {samples[i], counts[i]}});
+    }
+    std::vector<std::string> told = RecognizerStream::accept(sounds);
+    for (size_t i = 0; i < count; ++i) {
+      streams[i]->text = std::move(told[i]);
+      keep_ended(*streams[i]);
+      if (texts) texts[i] = streams[i]->text.c_str();
+    }
   });
 }
 

@@ -1,6 +1,7 @@
 #include "engine/cut/chunk_runner.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/base/error.h"
 
@@ -92,6 +93,41 @@ void ChunkRunner::forward(const BatchView& batch, Border& border) {
   write(forward_in_, border, 0);
   bound.run_recorded(0, [&] { bound.run(Phase::forward); });
   read(forward_out_, border);
+}
+
+ChunkRunner::Piece ChunkRunner::piece_of(ValueId id) const {
+  const Value& value = chunk_.graph.value(id);
+  RONDO_CHECK(value.shape.axis == Axis::sequences, "value '", value.name,
+              "' crosses a cut and has no row per sequence");
+  return {static_cast<size_t>(value.shape.planes),
+          static_cast<size_t>(value.shape.cols) * size_of(value.dtype)};
+}
+
+void ChunkRunner::forward(const BatchView& batch, std::span<Border* const> borders) {
+  const size_t n = borders.size();
+  if (n == 1) return forward(batch, *borders.front());
+  Border all;
+  if (!std::all_of(borders.begin(), borders.end(), [](const Border* b) { return b->empty(); })) {
+    for (size_t v = 0; v < forward_in_.size(); ++v) {
+      const auto [planes, bytes] = piece_of(forward_in_[v]);
+      auto& to = all.emplace_back(planes * n * bytes);  // zeros
+      for (size_t i = 0; i < n; ++i) {
+        for (size_t p = 0; p < planes && !borders[i]->empty(); ++p)
+          std::memcpy(&to[(p * n + i) * bytes], &(*borders[i])[v][p * bytes], bytes);
+      }
+    }
+  }
+  forward(batch, all);
+  for (size_t i = 0; i < n; ++i) {
+    borders[i]->resize(forward_out_.size());
+    for (size_t v = 0; v < forward_out_.size(); ++v) {
+      const auto [planes, bytes] = piece_of(forward_out_[v]);
+      auto& to = (*borders[i])[v];
+      to.resize(planes * bytes);
+      for (size_t p = 0; p < planes; ++p)
+        std::memcpy(&to[p * bytes], &all[v][(p * n + i) * bytes], bytes);
+    }
+  }
 }
 
 void ChunkRunner::backward(Border& border, StateGradients states) {

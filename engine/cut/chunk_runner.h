@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "engine/cut/sequence_graph.h"
@@ -37,6 +38,8 @@ class ChunkRunner {
 
   // Forward from `border`, at the chunk's left, which becomes the one at its right.
   void forward(const BatchView& batch, Border& border);
+  // The same of sequences that each have a border of their own.
+  void forward(const BatchView& batch, std::span<Border* const> borders);
   // After forward() of the same batch: gradients of the weights are added to those of the
   // parameters. `border`, at the chunk's right, becomes the one at its left.
   void backward(Border& border, StateGradients states);
@@ -51,6 +54,11 @@ class ChunkRunner {
   void write(const std::vector<ValueId>& values, const Border& border, size_t zeros);
   void read(const std::vector<ValueId>& values, Border& border) const;
   size_t bytes_of(ValueId id) const;
+  // Of a value that crosses a cut, a sequence's: so many bytes in each plane.
+  struct Piece {
+    size_t planes, bytes;
+  };
+  Piece piece_of(ValueId id) const;
 
   const ChunkGraph& chunk_;
   BucketedGraphs graphs_;

@@ -14,8 +14,7 @@
 // they end; before that the best unigram of the words that have begun so stands in for it.
 //
 // What is written between two words does not count as a text of its own: two separators in a row,
-// or one at either end, are the same text as one or none. Tokens such as <unk> or <s> are never
-// written.
+// or one at either end, are the same text as one or none. Tokens such as <unk> are never written.
 //
 // Prefixes that are less than 1e-270 times as probable as the best are dropped, whatever the beam.
 // Errors: Error for a score that is NaN, naming the frame, and for sizes that cannot be; InputError
@@ -81,8 +80,7 @@ struct DecoderKnowledge {
   // ones. (Where tokens have no borders between words, there are no unknown words.)
   std::vector<Spelling> lexicon;
   // Given, and no lexicon, the other words of a language model of words count as unknown ones, too:
-  // each has the unknown_score beside what the model says of it. A list that the model has no word
-  // of is as none.
+  // each has the unknown_score beside the model's. A list without a word of the model is as none.
   std::vector<std::string> known_words;
   // A token that may stand between the lexicon's words, and at either end; -1: there is none.
   int32_t silence = -1;

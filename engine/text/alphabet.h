@@ -98,9 +98,8 @@ bool look_like_phones(std::span<const std::string> texts);
 // Throws InputError where they are of different kinds.
 Alphabet extended(const Alphabet& first, const Alphabet& second);
 
-// The labels of `text`. With `error`, characters outside the alphabet throw InputError, which names
-// them with their code points: the text of `where` comes first ("train.jsonl:7"). With `skip` they
-// are left out.
+// The labels of `text`. `skip` leaves out characters outside the alphabet. With `error` they throw
+// InputError, which names `where` ("train.jsonl:7") and their code points.
 std::vector<int32_t> encode_or_fail(const TextEncoder& encoder, std::string_view text,
                                     UnknownCharacters policy, std::string_view where);
 

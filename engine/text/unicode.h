@@ -29,8 +29,7 @@ bool is_utf8(std::string_view text);  // throws nothing
 std::string replace_broken_utf8(std::string_view text);
 std::string to_utf8(char32_t code_point);
 
-// Without their ends, LF or CR LF, and without a byte order mark before the first. They point into
-// `text`.
+// Parts of `text` without their ends, LF or CR LF, or a byte order mark before the first.
 std::vector<std::string_view> split_lines(std::string_view text);
 // Split on Unicode white space; no empty words.
 std::vector<std::string> split_words(std::string_view text);

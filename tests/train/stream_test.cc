@@ -127,6 +127,69 @@ TEST_CASE("a stream gives the logits and text of the whole recording, bit for bi
   }
 }
 
+TEST_CASE("streams that are heard at once have the bits that each has alone") {
+  const TemporaryFolder folder;
+  const Config config = GENERATE(streaming_config(), convolutional_config());
+  Recognizer model(write_model(folder, config), DeviceId{});
+  // More than are computed together, of two kinds of chunks; of three sounds one begins silent.
+  constexpr size_t count = 90;
+  std::vector<Waveform> sounds;
+  for (uint32_t kind = 0; kind < 3; ++kind) {
+    sounds.push_back(noise(0.7 + 0.1 * kind, kind));
+    if (kind == 2) std::fill_n(sounds.back().samples.begin(), 2000, 0.0f);
+  }
+  std::vector<std::unique_ptr<RecognizerStream>> streams;
+  for (size_t i = 0; i < count; ++i) {
+    streams.push_back(std::make_unique<RecognizerStream>(model, i % 5 == 0 ? 0.02 : 0.1,
+                                                         StreamOptions{whole, {}}));
+  }
+  std::mt19937 random(3);
+  std::vector<std::string> told(count);
+  std::vector<size_t> at(count);
+  // They do not begin together, and do not end together.
+  for (int round = 0; round < 100; ++round) {
+    std::vector<RecognizerStream::Sound> heard;
+    std::vector<size_t> who;
+    for (size_t i = 0; i < count; ++i) {
+      if (static_cast<size_t>(round) < i % 7 || random() % 4 == 0) continue;
+      const std::span<const float> samples(sounds[i % 3].samples);
+      const size_t n = std::min<size_t>(random() % 900, samples.size() - at[i]);
+      heard.push_back({streams[i].get(), samples.subspan(at[i], n)});
+      at[i] += n;
+      who.push_back(i);
+    }
+    const std::vector<std::string> texts = RecognizerStream::accept(heard);
+    REQUIRE(texts.size() == heard.size());
+    for (size_t i = 0; i < who.size(); ++i) told[who[i]] += texts[i];
+  }
+  for (size_t i = 0; i < count; ++i) {
+    CAPTURE(i);
+    REQUIRE(at[i] == sounds[i % 3].samples.size());
+    const Transcript want = model.transcribe(sounds[i % 3]);
+    const StreamedTranscript got = streams[i]->finish();
+    REQUIRE(got.logits == want.logits);
+    REQUIRE(got.text == want.text);
+    REQUIRE(got.text.starts_with(told[i]));
+  }
+}
+
+TEST_CASE("what is wrong with one of several streams changes none") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  RecognizerStream a(model, 0.1, {whole, {}}), b(model, 0.1, {whole, {}});
+  const Waveform sound = noise(0.5, 1);
+  const std::vector<float> bad(100, std::nanf(""));
+  using Sound = RecognizerStream::Sound;
+  const Sound twice[] = {{&a, sound.samples}, {&b, sound.samples}, {&a, sound.samples}};
+  CHECK_THROWS_WITH(RecognizerStream::accept(twice), Catch::Contains("twice"));
+  const Sound not_finite[] = {{&a, sound.samples}, {&b, bad}};
+  CHECK_THROWS_AS(RecognizerStream::accept(not_finite), InputError);
+  CHECK(RecognizerStream::accept(std::span<const Sound>()).empty());
+  const Sound good[] = {{&a, sound.samples}, {&b, sound.samples}};
+  RecognizerStream::accept(good);
+  CHECK(a.finish().logits == model.transcribe(sound).logits);
+}
+
 TEST_CASE("a stream used again writes a label that the recording before ended with") {
   const TemporaryFolder folder;
   Recognizer model(write_model(folder, streaming_config()), DeviceId{});
@@ -373,6 +436,12 @@ TEST_CASE("models that need the end of a recording do not stream, and say why") 
   c = streaming_config();
   c.features.cmvn = Cmvn::utterance;
   refused(c, "normalises each recording by its own mean");
+  c = streaming_config();
+  c.features.type = FeatureType::image;
+  c.features.cmvn = Cmvn::none;
+  refused(c, "was trained on images of lines");
+  c.features.type = FeatureType::ready;
+  refused(c, "was trained on ready features");
 }
 
 TEST_CASE("weights of convolutions have PyTorch's shape in files, and come back") {

@@ -1,5 +1,6 @@
 #include "tools/serve/server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <utility>
@@ -58,7 +59,7 @@ Server::Server(ServerOptions options, const ServedModel* model)
   workers_ = std::make_unique<Workers>(options_.threads, *model_);
   if (!model_->why_no_stream().empty()) return;
   for (int i = 0; i < options_.threads; ++i)
-    stream_workers_.push_back(std::make_unique<Workers>(1, *model_));
+    stream_workers_.push_back(std::make_unique<TalkWorker>(*model_));
 }
 
 std::optional<HttpReply> Server::answer(const HttpHead& head, std::shared_ptr<void>* place) {
@@ -184,7 +185,9 @@ Outgoing Server::do_request(Recognizer& model, const HttpRequest& request, Clien
 
 std::shared_ptr<Talk> Server::open_stream(const HttpHead& head, std::shared_ptr<void> place,
                                           std::shared_ptr<Client> client) {
-  Workers& worker = *stream_workers_.at(next_worker_++ % stream_workers_.size());
+  TalkWorker& worker =
+      **std::min_element(stream_workers_.begin(), stream_workers_.end(),
+                         [](const auto& a, const auto& b) { return a->talks() < b->talks(); });
   // What the head had was looked at.
   const std::string token = head.authorization.empty() ? options_.token : std::string();
   return std::make_shared<Talk>(worker, *model_, token, std::move(client), std::move(place));

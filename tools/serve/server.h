@@ -57,8 +57,7 @@ class Server {
   Places requests_, streams_;
   bool stops_ = false;
   std::unique_ptr<Workers> workers_;
-  std::vector<std::unique_ptr<Workers>> stream_workers_;  // a thread each
-  size_t next_worker_ = 0;
+  std::vector<std::unique_ptr<TalkWorker>> stream_workers_;
 };
 
 }  // namespace rondo::serve

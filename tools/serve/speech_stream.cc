@@ -6,7 +6,6 @@
 
 #include "engine/data/audio/resampler_stream.h"
 #include "engine/io/json.h"
-#include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/error.h"
 #include "tools/serve/messages/access.h"
 #include "tools/serve/messages/stream_messages.h"
@@ -80,7 +79,7 @@ std::vector<std::string> SpeechStream::take_text(Recognizer& model, std::string_
     h.at_rate.clear();
     h.resampled->finish(h.at_rate);
     h.stream.accept(h.at_rate);
-    tell(messages);
+    messages = tell();
   }
   const StreamedTranscript last = h.stream.finish();
   for (const StreamedTranscript& t : h.stream.ended()) messages.push_back(final_message(t));
@@ -90,39 +89,34 @@ std::vector<std::string> SpeechStream::take_text(Recognizer& model, std::string_
   return messages;
 }
 
-std::vector<std::string> SpeechStream::take_sound(std::string bytes) {
+RecognizerStream::Sound SpeechStream::take_sound(std::string_view bytes) {
   if (!hearing_)
     fail_input(
         "there is sound before the first message, expected {\"rate\": 16000, \"format\": "
         "\"s16\"} first");
-  std::vector<std::string> messages;
   Hearing& h = *hearing_;
   h.bytes += bytes;
   take_samples(h.bytes, h.start.format, h.samples);
   h.heard += static_cast<int64_t>(h.samples.size());
-  const std::vector<float>* samples = &h.samples;
-  if (h.resampled) {
-    require_samples(h.samples, h.start.rate);
-    h.at_rate.clear();
-    h.resampled->accept(h.samples, h.at_rate);
-    samples = &h.at_rate;
-  }
-  h.stream.accept(*samples);
-  tell(messages);
-  return messages;
+  require_samples(h.samples, h.start.rate);
+  if (!h.resampled) return {&h.stream, h.samples};
+  h.at_rate.clear();
+  h.resampled->accept(h.samples, h.at_rate);
+  return {&h.stream, h.at_rate};
 }
 
-// Of what was heard last.
-void SpeechStream::tell(std::vector<std::string>& messages) {
+std::vector<std::string> SpeechStream::tell() {
   Hearing& h = *hearing_;
+  std::vector<std::string> messages;
   for (const StreamedTranscript& t : h.stream.ended()) messages.push_back(final_message(t));
   if (!h.stream.ended().empty()) h.told.clear();
   std::string text = h.stream.partial().text;
-  if (text == h.told) return;
+  if (text == h.told) return messages;
   h.told = std::move(text);
   const double at = static_cast<double>(h.heard) / h.start.rate;
   messages.push_back(
       Json::object({{"partial", h.told}, {"at", milliseconds(at)}}).dump_replacing());
+  return messages;
 }
 
 }  // namespace rondo::serve

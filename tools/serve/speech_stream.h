@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/train/recognition/recognizer.h"
+#include "engine/train/recognition/recognizer_stream.h"
 #include "tools/serve/served_model.h"
 
 namespace rondo::serve {
@@ -36,13 +36,15 @@ class SpeechStream {
 
   // What there is to say to a message. The recognizer is the same each time.
   std::vector<std::string> take_text(Recognizer& model, std::string_view message);
-  std::vector<std::string> take_sound(std::string bytes);
+  // Of a message of sound: what is to be heard, until the next call, and what there is to say when
+  // it was.
+  RecognizerStream::Sound take_sound(std::string_view bytes);
+  std::vector<std::string> tell();
   // The client has said that it is over.
   bool has_ended() const { return has_ended_; }
 
  private:
   struct Hearing;
-  void tell(std::vector<std::string>& messages);
 
   const ServedModel& served_;
   const std::string token_;

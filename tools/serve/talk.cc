@@ -14,11 +14,41 @@ constexpr size_t turn_bytes = size_t{1} << 15;  // then other streams have their
 
 }  // namespace
 
-Talk::Talk(Workers& worker, const ServedModel& served, std::string token,
+void TalkWorker::wake(std::shared_ptr<Talk> talk) {
+  const std::lock_guard lock(mutex_);
+  awake_.push_back(std::move(talk));
+  if (awake_.size() == 1) thread_.add([this](Recognizer& model) { hear_round(model); });
+}
+
+void TalkWorker::hear_round(Recognizer& model) {
+  std::vector<std::shared_ptr<Talk>> awake, heard;
+  {
+    const std::lock_guard lock(mutex_);
+    awake.swap(awake_);
+  }
+  std::vector<RecognizerStream::Sound> sounds;
+  for (const std::shared_ptr<Talk>& talk : awake) {
+    if (const auto sound = talk->begin_turn(model)) {
+      sounds.push_back(*sound);
+      heard.push_back(talk);
+    }
+  }
+  std::exception_ptr failure;
+  try {
+    RecognizerStream::accept(sounds);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  for (const std::shared_ptr<Talk>& talk : heard) talk->end_turn(failure);
+}
+
+Talk::Talk(TalkWorker& worker, const ServedModel& served, std::string token,
            std::shared_ptr<Client> client, std::shared_ptr<void> place)
     : worker_(worker), client_(std::move(client)), place_(std::move(place)) {
   stream_.emplace(served, std::move(token));
+  ++worker_.talks_;
 }
+Talk::~Talk() { --worker_.talks_; }
 
 void Talk::receive(bool is_text, std::string message) {
   const std::lock_guard lock(mutex_);
@@ -50,18 +80,17 @@ void Talk::leave() {
 // The mutex is held.
 void Talk::wake_worker() {
   if (std::exchange(is_awake_, true)) return;
-  worker_.add([self = shared_from_this()](Recognizer& model) { self->work(model); });
+  worker_.wake(shared_from_this());
 }
 
-// One message; the rest has to wait for its turn.
-void Talk::work(Recognizer& model) {
+std::optional<RecognizerStream::Sound> Talk::begin_turn(Recognizer& model) {
   Message message;
   bool has_room = false;
   {
     const std::lock_guard lock(mutex_);
     if (is_over_) {
       end();
-      return;
+      return std::nullopt;
     }
     message = std::move(messages_.front());
     messages_.pop_front();
@@ -70,23 +99,41 @@ void Talk::work(Recognizer& model) {
     told_full_ &= !has_room;
   }
   if (has_room) client_->send({});
-  answer(model, std::move(message));
+  std::optional<RecognizerStream::Sound> sound;
+  answer([&]() -> std::vector<std::string> {
+    if (message.is_text) return stream_->take_text(model, message.content);
+    sound = stream_->take_sound(message.content);
+    return {};
+  });
+  if (!sound) rest();
+  return sound;
+}
+
+void Talk::end_turn(std::exception_ptr failure) {
+  answer([&] {
+    if (failure) std::rethrow_exception(failure);
+    return stream_->tell();
+  });
+  rest();
+}
+
+void Talk::rest() {
   const std::lock_guard lock(mutex_);
   is_awake_ = false;
   if (is_over_ || !messages_.empty()) wake_worker();
 }
 
-// The place is free before the client can know that the stream is over, and ask for another.
-void Talk::answer(Recognizer& model, Message message) {
+// Says what `work` finds. The place is free before the client can know that the stream is over, and
+// ask for another.
+template <class Work>
+void Talk::answer(const Work& work) {
   std::vector<Outgoing> said;
   const auto fail = [&](const HttpError& error) {
     said.clear();
     said.push_back({.text = error_text(error), .is_last = true, .is_error = true});
   };
   try {
-    for (std::string& text : message.is_text ? stream_->take_text(model, message.content)
-                                             : stream_->take_sound(std::move(message.content)))
-      said.push_back({.text = std::move(text)});
+    for (std::string& text : work()) said.push_back({.text = std::move(text)});
     if (stream_->has_ended()) said.back().is_last = true;
   } catch (const HttpError& e) {
     fail(e);

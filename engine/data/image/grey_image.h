@@ -45,8 +45,7 @@ class ImageReader {
   virtual int32_t pages(const FilePart&) const { return 1; }
   // Decoded; colours become their luminance. Throws InputError, naming the file.
   virtual GreyImage read(const FilePart& file) const = 0;
-  // The same of an image that will be asked for again, such as a page, line by line. Who can keep
-  // it does.
+  // The same of an image that will be asked for again, as pages are. Who can keep it does.
   virtual std::shared_ptr<const GreyImage> read_page(const FilePart& file) const {
     return std::make_shared<const GreyImage>(read(file));
   }

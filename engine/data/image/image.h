@@ -31,8 +31,7 @@ inline constexpr int64_t most_image_pixels = int64_t{1} << 26;
 inline constexpr int32_t most_image_side = 1 << 20;
 inline constexpr uint64_t most_image_bytes = uint64_t{1} << 28;
 
-// Pixels of pages that are kept for their next lines: a hundred pages of a book, at 300 dots an
-// inch.
+// Pixels of pages that are kept for their next lines: a hundred pages of a book, at 300 dpi.
 inline constexpr uint64_t most_kept_page_bytes = uint64_t{1} << 30;
 
 namespace image {

@@ -75,8 +75,7 @@ bool is_light_on_dark(const GreyImage& image);
 // edges; two strips have to show as many. What is thin beside the highest band, a rule or an
 // accent, is none. Lines that touch each other all along are not told apart.
 int32_t count_lines(const GreyImage& image, const LineConfig& config);
-// Where count_lines() finds some: a sentence that says so, and how the lines of a page are given.
-// Else empty.
+// Where count_lines() finds some: a sentence that says so, and how lines are given. Else empty.
 std::string page_warning(const GreyImage& image, const LineConfig& config, const std::string& name);
 
 }  // namespace rondo

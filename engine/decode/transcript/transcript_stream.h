@@ -57,8 +57,7 @@ class TranscriptStream {
   TranscriptStream& operator=(TranscriptStream&&) noexcept;
 
   // The next frames, [frames, classes]. Returns the text that has become final, with a line feed
-  // behind each utterance that has ended: the pieces, and what is missing of the last utterance,
-  // are the whole.
+  // behind each utterance that has ended: these and the last utterance's rest are the whole.
   std::string accept(const float* scores, int32_t frames);
   // Those that ended in the last call of accept(), without those that have no text.
   const std::vector<StreamedTranscript>& ended() const;
@@ -71,8 +70,7 @@ class TranscriptStream {
   Partial partial() const;
   // So many seconds have passed that there are no outputs of.
   void skip(double seconds);
-  // The outputs are over: the last utterance, whose text may be empty. Afterwards the stream is as
-  // new.
+  // The outputs are over: the last utterance, whose text may be empty. The stream is then as new.
   StreamedTranscript finish();
 
  private:

@@ -2,50 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <map>
+#include <set>
+#include <utility>
 
-#include "engine/cut/chunk_runner.h"
-#include "engine/train/model/build_model.h"
 #include "engine/train/model/open_data.h"
+#include "engine/train/recognition/streamed_chunks.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
-namespace {
-
-ChunkGraph graph_of(const Model& model) {
-  const ModelDescription& d = model.description();
-  const FeaturesConfig& f = d.config.features;
-  if (d.config.task != Task::ctc)
-    fail_input(model.file(), ": is not a ctc model: it writes no text");
-  if (f.type == FeatureType::ready) {
-    fail_input(model.file(), ": was trained on ready features, not on recordings");
-  }
-  if (f.type == FeatureType::image) {
-    fail_input(model.file(), ": was trained on images of lines; only recordings can be streamed");
-  }
-  if (f.cmvn == Cmvn::utterance) {
-    fail_input(model.file(),
-               ": normalises each recording by its own mean (features.cmvn = \"utterance\"), which "
-               "is known at its end only; train with \"global\" or \"none\" to stream");
-  }
-  try {
-    return streaming_graph(inference_graph(d, model.device()));
-  } catch (const InputError& e) {
-    fail_input(model.file(), ": ", e.what());
-  }
-}
-
-ChunkGraph graph_of(const Recognizer& model) {
-  if (model.is_ensemble())
-    fail_input(model.file(), ": is one of several models; only a model by itself can stream");
-  return graph_of(model.model());
-}
-
-}  // namespace
 
 std::string why_no_stream(const Model& model) {
   try {
-    graph_of(model);
+    streaming_graph_of(model);
     return "";
   } catch (const InputError& e) {
     return e.what();
@@ -54,88 +23,87 @@ std::string why_no_stream(const Model& model) {
 
 struct OutputStream::State {
   State(Recognizer& model, double chunk_seconds, double most_silence);
-  void accept(std::span<const float> samples, std::vector<float>& outputs);
+  // Keeps what is to be heard, which must stay until fill() says that there is no whole chunk left.
+  void hear(std::span<const float> samples);
+  // Features until a chunk of them waits. False: there are not so many samples.
+  bool fill();
   void finish(std::vector<float>& outputs);
   double seconds_left_out() const;
+  void require(std::span<const float> samples) const;
+
+  std::shared_ptr<StreamedChunks> chunks;
+  StreamedChunks::Stream stream;
 
  private:
-  void hear_silence(std::vector<float>& outputs);
-  void hear(std::span<const float> samples, std::vector<float>& outputs);
   void take(Matrix features);
-  void run(int64_t frames, std::vector<float>& outputs);
+  int64_t waiting_frames() const {
+    return static_cast<int64_t>(stream.waiting.size()) / model_.description().sizes.features;
+  }
 
   Recognizer& model_;
-  ChunkGraph graph_;
-  int64_t chunk_frames_;
   int64_t frame_samples_;  // of an output frame
-  std::unique_ptr<ChunkRunner> runner_;
   FeatureStream features_;
   bool is_silent_ = true;  // so many equal samples wait
   int64_t silence_ = 0, most_silence_, left_out_ = 0;
-  float silence_value_ = 0;
-  std::vector<float> waiting_;  // features not computed yet
-  int64_t done_frames_ = 0;     // features that were
-  Border border_;               // at its right end
+  std::vector<float> silent_piece_;
+  std::span<const float> unheard_;
 };
 
 OutputStream::State::State(Recognizer& model, double chunk_seconds, double most_silence)
-    : model_(model),
-      graph_(graph_of(model)),
+    : chunks(StreamedChunks::of(model, chunk_seconds)),
+      model_(model),
       features_(FeatureExtractor(model.description().config.features)) {
-  RONDO_CHECK(chunk_seconds > 0, "chunks of ", chunk_seconds, " seconds");
   RONDO_CHECK(most_silence >= 0, "silence of ", most_silence, " seconds");
   const FeaturesConfig& f = model.description().config.features;
-  const double hop = f.hop_ms / 1000;
-  const auto blocks = static_cast<int64_t>(std::ceil(chunk_seconds / hop / graph_.block));
-  chunk_frames_ = std::max<int64_t>(blocks, 1) * graph_.block;
-  frame_samples_ = std::llround(hop * f.rate) * graph_.block;
+  frame_samples_ = std::llround(f.hop_ms / 1000 * f.rate) * chunks->block();
   most_silence_ = std::llround(std::min(most_silence, 1e9) * f.rate);
-  BatchCapacity capacity;
-  capacity.packed = {chunk_frames_, static_cast<int32_t>(chunk_frames_), 1};
-  runner_ = std::make_unique<ChunkRunner>(graph_, model.session().context(), capacity,
-                                          model.session().parameters());
 }
 
-void OutputStream::State::accept(std::span<const float> samples, std::vector<float>& outputs) {
-  if (samples.empty()) return;
+void OutputStream::State::require(std::span<const float> samples) const {
   require_samples(samples, model_.description().config.features.rate);
+}
+
+void OutputStream::State::hear(std::span<const float> samples) {
+  if (samples.empty()) return;
   if (is_silent_) {
-    if (silence_ == 0) silence_value_ = samples.front();
-    is_silent_ =
-        std::all_of(samples.begin(), samples.end(), [&](float v) { return v == silence_value_; });
+    if (silence_ == 0) silent_piece_ = {samples.front()};
+    const float value = silent_piece_.front();
+    is_silent_ = std::all_of(samples.begin(), samples.end(), [&](float v) { return v == value; });
     if (is_silent_) {
       silence_ += static_cast<int64_t>(samples.size());
       return;
     }
-    hear_silence(outputs);
+    // There is something to hear, so that what came before it counts.
+    const int64_t too_many = std::max<int64_t>(silence_ - most_silence_, 0);
+    left_out_ = too_many / frame_samples_ * frame_samples_;
+    silence_ -= left_out_;
+    silent_piece_.assign(static_cast<size_t>(std::min<int64_t>(silence_, 1 << 16)), value);
   }
-  hear(samples, outputs);
+  unheard_ = samples;
 }
 
-// There was something to hear, so that what came before it counts.
-void OutputStream::State::hear_silence(std::vector<float>& outputs) {
-  const int64_t too_many = std::max<int64_t>(silence_ - most_silence_, 0);
-  left_out_ = too_many / frame_samples_ * frame_samples_;
-  silence_ -= left_out_;
-  const std::vector<float> piece(static_cast<size_t>(std::min<int64_t>(silence_, 1 << 16)),
-                                 silence_value_);
-  for (; silence_ > 0; silence_ -= static_cast<int64_t>(piece.size()))
-    hear(std::span(piece).first(std::min(piece.size(), static_cast<size_t>(silence_))), outputs);
-}
-
-void OutputStream::State::hear(std::span<const float> samples, std::vector<float>& outputs) {
-  take(features_.accept(samples));
-  const int64_t dim = model_.description().sizes.features;
-  while (static_cast<int64_t>(waiting_.size()) >= chunk_frames_ * dim) run(chunk_frames_, outputs);
+bool OutputStream::State::fill() {
+  while (waiting_frames() < chunks->frames()) {
+    std::span<const float> piece;
+    if (!is_silent_ && silence_ > 0) {
+      piece = std::span(silent_piece_)
+                  .first(std::min(silent_piece_.size(), static_cast<size_t>(silence_)));
+      silence_ -= static_cast<int64_t>(piece.size());
+    } else {
+      piece = std::exchange(unheard_, {});
+    }
+    if (piece.empty()) return false;
+    take(features_.accept(piece));
+  }
+  return true;
 }
 
 void OutputStream::State::finish(std::vector<float>& outputs) {
   if (!is_silent_) take(features_.finish());
-  const int64_t dim = model_.description().sizes.features;
-  while (!waiting_.empty())
-    run(std::min(chunk_frames_, static_cast<int64_t>(waiting_.size()) / dim), outputs);
-  border_.clear();
-  done_frames_ = 0;
+  const StreamedChunks::Part part{&stream, &outputs};
+  while (waiting_frames() > 0)
+    chunks->run({&part, 1}, std::min(chunks->frames(), waiting_frames()));
+  stream = {};
   is_silent_ = true;
   silence_ = left_out_ = 0;
 }
@@ -148,24 +116,7 @@ void OutputStream::State::take(Matrix features) {
   const ModelDescription& d = model_.description();
   if (features.frames == 0) return;
   if (!d.mean.empty()) apply({d.mean, d.inverse_std}, features);
-  waiting_.insert(waiting_.end(), features.data.begin(), features.data.end());
-}
-
-// The first `frames` that wait.
-void OutputStream::State::run(int64_t frames, std::vector<float>& outputs) {
-  const int64_t dim = model_.description().sizes.features;
-  const auto count = static_cast<size_t>(frames * dim);
-  const int32_t lengths[] = {static_cast<int32_t>(frames)};
-  const int32_t first[] = {static_cast<int32_t>(done_frames_)};
-  const PackedHost layout = build_packed(lengths, {}, first);
-  const BatchView::Input input{features_input, waiting_.data(), count * sizeof(float)};
-  BatchView view;
-  view.layout = &layout;
-  view.inputs = {&input, 1};
-  runner_->forward(view, border_);
-  runner_->bound().append_floats(graph_.logits, outputs);
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
-  done_frames_ += frames;
+  stream.waiting.insert(stream.waiting.end(), features.data.begin(), features.data.end());
 }
 
 OutputStream::OutputStream(Recognizer& model, double chunk_seconds, double most_silence)
@@ -173,8 +124,35 @@ OutputStream::OutputStream(Recognizer& model, double chunk_seconds, double most_
 OutputStream::~OutputStream() = default;
 
 void OutputStream::accept(std::span<const float> samples, std::vector<float>& outputs) {
-  state_->accept(samples, outputs);
+  const Sound sound{this, samples, &outputs};
+  accept({&sound, 1});
 }
+
+void OutputStream::accept(std::span<const Sound> sounds) {
+  std::set<const OutputStream*> streams;
+  for (const Sound& s : sounds) {
+    if (!streams.insert(s.stream).second)
+      fail_input("stream ", streams.size() + 1, " of ", sounds.size(), ": is there twice");
+    try {
+      s.stream->state_->require(s.samples);
+    } catch (const InputError& e) {
+      if (sounds.size() == 1) throw;
+      fail_input("stream ", streams.size(), " of ", sounds.size(), ": ", e.what());
+    }
+  }
+  for (const Sound& s : sounds) s.stream->state_->hear(s.samples);
+  // Those whose chunk is whole, together with others of the same chunks.
+  std::map<StreamedChunks*, std::vector<StreamedChunks::Part>> ready;
+  do {
+    ready.clear();
+    for (const Sound& s : sounds) {
+      State& state = *s.stream->state_;
+      if (state.fill()) ready[state.chunks.get()].push_back({&state.stream, s.outputs});
+    }
+    for (const auto& [chunks, parts] : ready) chunks->run(parts, chunks->frames());
+  } while (!ready.empty());
+}
+
 void OutputStream::finish(std::vector<float>& outputs) { state_->finish(outputs); }
 double OutputStream::seconds_left_out() const { return state_->seconds_left_out(); }
 

@@ -36,6 +36,14 @@ class OutputStream {
   // Samples at the model's rate, full scale [-1, 1], any number. Appends the outputs that became
   // known, [frames, classes].
   void accept(std::span<const float> samples, std::vector<float>& outputs);
+  // The same of several streams at once, each there once: chunks of one Recognizer's streams are
+  // computed together. Samples that are not finite change nothing.
+  struct Sound {
+    OutputStream* stream;
+    std::span<const float> samples;
+    std::vector<float>* outputs;
+  };
+  static void accept(std::span<const Sound> sounds);
   // The recording is over. Appends the last outputs. Afterwards the stream is as new.
   void finish(std::vector<float>& outputs);
   // Of digital silence at the beginning that was left out, whole output frames.

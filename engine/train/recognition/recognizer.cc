@@ -11,6 +11,7 @@
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/agreement.h"
 #include "engine/train/recognition/ensemble.h"
+#include "engine/train/recognition/streamed_chunks.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -74,6 +75,7 @@ struct Recognizer::State {
   std::vector<std::string> warnings;
   std::vector<RunningModel> models;
   Ensemble ensemble;  // of these
+  SharedChunks chunks;
 };
 
 void Recognizer::State::require_trained_on(InputKind wanted, const char* inputs) const {
@@ -286,6 +288,7 @@ Transcript Recognizer::State::decode(std::vector<float> logits) const {
   return t;
 }
 
+SharedChunks& shared_chunks(Recognizer& model) { return model.state_->chunks; }
 EvaluatedModel& evaluated(Recognizer& model) { return model.state_->ensemble; }
 
 std::unique_ptr<ManifestDataset> open_dataset(const Recognizer& model, const std::string& manifest,

@@ -30,6 +30,7 @@ namespace rondo {
 
 class EvaluatedModel;  // engine/train/recognition/evaluation.h
 class Session;         // engine/session.h
+struct SharedChunks;   // engine/train/recognition/streamed_chunks.h
 
 // What a model says of one utterance.
 struct Prediction {
@@ -94,6 +95,7 @@ class Recognizer {
 
  private:
   friend EvaluatedModel& evaluated(Recognizer& model);
+  friend SharedChunks& shared_chunks(Recognizer& model);
   struct State;
   std::unique_ptr<State> state_;
 };

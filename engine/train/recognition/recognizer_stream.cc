@@ -45,11 +45,25 @@ RecognizerStream::RecognizerStream(Recognizer& model, double chunk_seconds,
 RecognizerStream::~RecognizerStream() = default;
 
 std::string RecognizerStream::accept(std::span<const float> samples) {
-  State& s = *state_;
-  s.sound.accept(samples, s.outputs);
-  const double left_out = s.sound.seconds_left_out();
-  s.text.skip(left_out - std::exchange(s.left_out, left_out));
-  return s.take();
+  const Sound sound{this, samples};
+  return accept({&sound, 1}).front();
+}
+
+std::vector<std::string> RecognizerStream::accept(std::span<const Sound> sounds) {
+  std::vector<OutputStream::Sound> heard;
+  for (const Sound& s : sounds) {
+    State& state = *s.stream->state_;
+    heard.push_back({&state.sound, s.samples, &state.outputs});
+  }
+  OutputStream::accept(heard);
+  std::vector<std::string> texts;
+  for (const Sound& sound : sounds) {
+    State& s = *sound.stream->state_;
+    const double left_out = s.sound.seconds_left_out();
+    s.text.skip(left_out - std::exchange(s.left_out, left_out));
+    texts.push_back(s.take());
+  }
+  return texts;
 }
 
 const std::vector<StreamedTranscript>& RecognizerStream::ended() const {

@@ -13,8 +13,6 @@
 #include "check.h"
 #include "tones.h"
 
-enum { room = (most_letters + 2) * tone_samples };
-
 static void write_file(const char* name, const char* content) {
   char path[700];
   path_of(path, name);
@@ -158,10 +156,6 @@ static double character_errors(const char* said, const char* heard) {
     }
   }
   return (double)row[n];
-}
-
-static rondo_input samples_of(const float* sound, size_t n) {
-  return (rondo_input){RONDO_SAMPLES, tone_rate, sound, (int64_t)n, 1, 0, 0};
 }
 
 static void transcribe(const rondo_model* model) {
@@ -326,84 +320,6 @@ static void after_fork(const rondo_model* model) {
   rondo_state_free(state);
   FAILS(rondo_state_new(model, -1, &state), "threads: -1, expected 1 to ");
   FAILS(rondo_state_new(model, 100000, &state), "threads: 100000, expected 1 to ");
-}
-
-// ---- Streams
-
-static void stream(const rondo_model* model) {
-  static float sound[room];
-  char said[most_letters + 1], told[200] = "";
-  const char *text, *stable, *partial;
-  const size_t n = make_tones(9200, said, sound);
-  const rondo_input input = samples_of(sound, n);
-  rondo_result *whole, *heard = NULL;
-  rondo_state* state;
-  OK(rondo_state_new(model, 1, &state));
-  OK(rondo_run(state, &input, 1, &whole));
-  rondo_stream_options o;
-  rondo_stream_options_init(&o, sizeof o);
-  CHECK(o.end_silence == 1 && o.longest == 30);
-  o.chunk_seconds = 0.1;
-  o.end_silence = o.longest = 0;
-  rondo_stream *s, *other;
-  OK(rondo_stream_new(state, &o, &s));
-  OK(rondo_stream_new(state, &o, &other));
-  for (int round = 0; round < 2; ++round) {
-    told[0] = 0;
-    for (size_t at = 0; at < n; at += 333) {
-      OK(rondo_stream_accept(s, sound + at, n - at < 333 ? n - at : 333, &text));
-      strcat(told, text);
-      OK(rondo_stream_partial(s, &stable, &partial));
-      CHECK(strncmp(partial, stable, strlen(stable)) == 0);
-      OK(rondo_stream_accept(other, sound, 50, NULL));  // beside it, with the same state
-    }
-    OK(rondo_stream_next(s, &heard));
-    CHECK(heard == NULL);
-    OK(rondo_stream_finish(s));
-    OK(rondo_stream_next(s, &heard));
-    CHECK(heard && strcmp(rondo_result_text(heard), rondo_result_text(whole)) == 0);
-    CHECK(strncmp(rondo_result_text(heard), told, strlen(told)) == 0 && strlen(told) > 2);
-    rondo_result_free(heard);
-    OK(rondo_stream_next(s, &heard));
-    CHECK(heard == NULL);
-  }
-  OK(rondo_stream_accept(s, sound, n / 2, NULL));
-  OK(rondo_stream_reset(s));
-  OK(rondo_stream_finish(s));
-  OK(rondo_stream_next(s, &heard));
-  CHECK(heard == NULL);
-  rondo_stream_free(other);
-  rondo_stream_free(s);
-
-  // Two utterances with a pause between.
-  static float silence[2 * tone_rate];
-  for (size_t i = 0; i < 2 * tone_rate; ++i) silence[i] = i % 2 ? 0.001f : -0.001f;
-  OK(rondo_stream_new(state, NULL, &s));
-  for (int i = 0; i < 2; ++i) {
-    OK(rondo_stream_accept(s, sound, n, NULL));
-    OK(rondo_stream_accept(s, silence, 2 * tone_rate, &text));
-  }
-  OK(rondo_stream_finish(s));
-  double before = 0, begin, end;
-  int utterances = 0;
-  for (;;) {
-    OK(rondo_stream_next(s, &heard));
-    if (!heard) break;
-    rondo_result_times(heard, &begin, &end);
-    CHECK(begin >= before && end > begin && strlen(rondo_result_text(heard)) > 2);
-    before = end;
-    ++utterances;
-    rondo_result_free(heard);
-  }
-  CHECK(utterances == 2);
-  sound[3] = INFINITY;
-  FAILS(rondo_stream_accept(s, sound, n, &text), "sample");
-  o.chunk_seconds = 0;
-  rondo_stream* none;
-  FAILS(rondo_stream_new(state, &o, &none), "chunks of 0 seconds");
-  rondo_stream_free(s);
-  rondo_result_free(whole);
-  rondo_state_free(state);
 }
 
 // ---- Decoding and alignment
@@ -603,7 +519,6 @@ int main(int argc, char** argv) {
   transcribe(model);
   share(model);
   after_fork(model);
-  stream(model);
   decode(model);
   rondo_model_free(model);
   rondo_model_free(NULL);

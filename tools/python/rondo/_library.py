@@ -170,6 +170,7 @@ _CHECKED: dict[str, list[Any]] = {
     "stream_next": [c_void_p, _OUT],
     "stream_finish": [c_void_p],
     "stream_reset": [c_void_p],
+    "streams_accept": [POINTER(c_void_p), POINTER(c_void_p), POINTER(c_size_t), c_size_t, _TEXT_OUT],
     "ctc_loss": [POINTER(Ctc), c_double_p],
     "train": [c_char_p, c_char_p, POINTER(TrainOptions), POINTER(Training)],
     "session_new": [c_char_p, c_char_p, POINTER(SessionOptions), _OUT],
