@@ -543,7 +543,9 @@ TEST_CASE("times that are rounded up carry over into seconds, minutes and hours"
   t.words = t.characters = {{"a", 0.9996, 59.9996, 0.99996}};
   CHECK(to_ctm(t, "u") == "u 1 1.000 59.000 a 1.0000\n");
   t.words = t.characters = {{"a", 0.99996, 59.99996, 1}};
-  CHECK_THAT(to_text_grid(t, 60), Contains("xmin = 1.0000 \n            xmax = 60.0000 \n"));
+  const std::string grid = to_text_grid(t, 60);
+  CHECK_THAT(grid, Contains("xmin = 1.0000 \n            xmax = 60.0000 \n"));
+  CHECK_THAT(grid, Contains("intervals: size = 2 \n"));  // none from 60.0000 to 60.0000
 }
 
 TEST_CASE("subtitles end with sentences, before pauses, and where they would be too long") {

@@ -35,19 +35,22 @@ void add_tier(std::string& out, int place, const char* name, const std::vector<T
               double seconds) {
   std::string intervals;
   size_t count = 0;
-  const auto add = [&](double begin, double end, std::string_view text) {
+  // In the ticks that are written: Praat takes no interval without length.
+  const auto ticks = [](double s) { return std::llround(s * 1e4); };
+  const auto time = [](int64_t at) { return fixed_text(static_cast<double>(at) / 1e4, 4); };
+  int64_t at = 0;
+  const auto add = [&](int64_t end, std::string_view text) {
+    if (end <= at) return;
     intervals +=
-        str("        intervals [", ++count, "]:\n            xmin = ", fixed_text(begin, 4),
-            " \n            xmax = ", fixed_text(end, 4), " \n            text = ", quoted(text),
-            " \n");
+        str("        intervals [", ++count, "]:\n            xmin = ", time(at),
+            " \n            xmax = ", time(end), " \n            text = ", quoted(text), " \n");
+    at = end;
   };
-  double at = 0;
   for (const Token& t : tokens) {
-    if (t.begin > at) add(at, t.begin, "");
-    if (t.end > t.begin) add(t.begin, t.end, t.text);
-    at = t.end;
+    add(ticks(t.begin), "");
+    add(ticks(t.end), t.text);
   }
-  if (seconds > at) add(at, seconds, "");
+  add(ticks(seconds), "");
   out += str("    item [", place, "]:\n        class = \"IntervalTier\" \n        name = \"", name,
              "\" \n        xmin = 0 \n        xmax = ", fixed_text(seconds, 4),
              " \n        intervals: size = ", count, " \n", intervals);
