@@ -181,20 +181,32 @@ void draw_ends(Picture& picture, std::vector<EndValue> ends, double foot) {
   for (const EndValue& e : ends) picture.text({width - right + 6, e.y + 4}, e.text, e.css);
 }
 
-// On the left where the right of the panel is needed. Leaves room for the larger letters that
-// narrow pages have (html.cc).
-void draw_legend(Picture& picture, const std::vector<Series>& all, size_t first_colour, double y,
-                 bool on_the_left) {
+// Which series is which, and in the same row, on its other side, the name of the line at `kept`.
+// Leaves room for the larger letters that narrow pages have (html.cc).
+void draw_names(Picture& picture, const std::vector<Series>& all, size_t first_colour, double y,
+                std::optional<double> kept) {
   constexpr double sample = 20, letter = 14, space = 10;
-  double at = left;
-  if (!on_the_left) {
-    at = width - right + space;
-    for (const Series& s : all) at -= sample + letter * static_cast<double>(s.name.size()) + space;
+  const auto width_of = [](std::string_view name) {
+    return sample + letter * static_cast<double>(name.size()) + space;
+  };
+  double legend = -space;
+  for (const Series& s : all) legend += width_of(s.name);
+  const bool on_the_left = kept && *kept > (left + width - right) / 2;
+  double at = on_the_left ? left : width - right - legend;
+  if (kept) {
+    constexpr std::string_view name = "kept model";
+    const double room = letter * static_cast<double>(name.size());
+    const double from = on_the_left ? left + legend + space : left;
+    const double to = on_the_left ? width - right : at - space;
+    // It begins or ends at its line, or as near as there is room.
+    const bool begins = on_the_left ? *kept - room < from : *kept + room <= to;
+    picture.text({begins ? std::max(*kept, from) : std::min(*kept, to), y - 6}, name, "label",
+                 begins ? "start" : "end");
   }
   for (size_t i = 0; i < all.size(); ++i) {
     picture.rect(at, y - 12, 14, 4, "f" + colour_of(first_colour + i));
     picture.text({at + sample, y - 6}, all[i].name, "label");
-    at += sample + letter * static_cast<double>(all[i].name.size()) + space;
+    at += width_of(all[i].name);
   }
 }
 
@@ -225,10 +237,9 @@ void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, 
   picture.text({16, y + panel_height / 2},
                str(is_loss ? "loss" : "error rate", axis.log ? " (log)" : ""), "label", "middle",
                -90);
-  const bool kept_is_late = kept && *kept > (x.low + x.high) / 2;
   if (kept) {
-    picture.line({x(*kept), y - 2}, {x(*kept), y + panel_height}, "axis dashed");
-    picture.text({x(*kept), y - 6}, "kept model", "label", kept_is_late ? "end" : "start");
+    kept = x(*kept);
+    picture.line({*kept, y - 2}, {*kept, y + panel_height}, "axis dashed");
   }
   std::vector<EndValue> ends;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -240,7 +251,7 @@ void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, 
         {axis(*last), value_text(*last, is_loss), "end f" + colour_of(first_colour + i)});
   }
   draw_ends(picture, std::move(ends), y + panel_height);
-  draw_legend(picture, all, first_colour, y, kept_is_late);
+  draw_names(picture, all, first_colour, y, kept);
 }
 
 }  // namespace

@@ -228,6 +228,31 @@ TEST_CASE("curves say their last values, apart from each other", "[charts]") {
   CHECK(std::abs(heights[0] - heights[1]) >= 14);
 }
 
+TEST_CASE("the kept model's name and those of the curves do not overlap, wherever it is",
+          "[charts]") {
+  LearningCurve curve;
+  for (const char* name : {"training", "validation"})
+    curve.loss.push_back({name, {0, 100}, {2, 1}});
+  for (int kept = 0; kept <= 100; ++kept) {
+    curve.kept = kept;
+    const std::string svg = learning_curve_svg(curve);
+    // Letters of 14 pixels, as narrow pages have them.
+    std::vector<std::pair<double, double>> taken;
+    const std::regex label(
+        "<text x=\"([0-9.]+)\" y=\"[0-9.]+\" text-anchor=\"(\\w+)\" "
+        "class=\"label\">(kept model|training|validation)<");
+    for (std::sregex_iterator i(svg.begin(), svg.end(), label), end; i != end; ++i) {
+      const double at = std::stod((*i)[1]), length = 14.0 * static_cast<double>((*i)[3].length());
+      taken.emplace_back((*i)[2] == "end" ? at - length : at, (*i)[2] == "end" ? at : at + length);
+    }
+    CAPTURE(kept);
+    REQUIRE(taken.size() == 3);
+    std::sort(taken.begin(), taken.end());
+    CHECK(taken[0].second <= taken[1].first);
+    CHECK(taken[1].second <= taken[2].first);
+  }
+}
+
 TEST_CASE("the kept model is marked in both panels", "[charts]") {
   TrainingLog log;
   const std::vector<double> steps = {10, 20, 30, 40};
