@@ -126,7 +126,7 @@ const CtcShape shapes[] = {{40, 32, 25},   {200, 32, 25},  {70, 28, 50},   {150,
 
 // A trained model, sure of every frame. Where an alignment enters a lane that it was far away from
 // when scales were chosen, the powers of two of its posteriors lie far below 2^-126.
-TEST_CASE("ctc on GPUs: no sequence of a sure model leaves the lattice in f32", "[slow]") {
+TEST_CASE("ctc on GPUs: no sequence of a sure model leaves the lattice in f32", "[.][long]") {
   for (const CtcShape& shape : shapes) {
     if (shape.frames > 200) continue;
     for (Kind kind : {Kind::even, Kind::start, Kind::end}) check(shape, {kind, 15, 80}, 0, false);
@@ -148,7 +148,7 @@ TEST_CASE("ctc on GPUs: the loss alone of a model sure of a label every second f
 }
 
 // Early in training.
-TEST_CASE("ctc on GPUs: few sequences of an unsure model leave the lattice in f32", "[slow]") {
+TEST_CASE("ctc on GPUs: few sequences of an unsure model leave the lattice in f32", "[.][long]") {
   for (const CtcShape& shape : shapes) {
     if (shape.frames > 150) continue;
     check(shape, {Kind::uniform, 10, 10}, 0, true);
@@ -221,7 +221,7 @@ TEST_CASE("ctc on GPUs: an emission that f32 does not hold is not forgotten", "[
 }
 
 // Each with every second shape.
-TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[slow]") {
+TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[.][long]") {
   std::vector<Logits> all;
   for (Kind kind : {Kind::even, Kind::start, Kind::end}) {
     all.insert(all.end(), {{kind, 15, 15}, {kind, 25, 60}, {kind, 40, 80}});

@@ -52,7 +52,7 @@ void require_same_in_other_orders(const CtcProblem& p, const CtcGpuResult& want,
 
 // Ordinary training must not leave the fast lattice: neither an untrained model nor a sure one, for
 // every tiling.
-TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences", "[slow]") {
+TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences", "[.][long]") {
   for (const CtcShape& shape :
        {CtcShape{200, 32, 20}, CtcShape{150, 28, 40}, CtcShape{300, 32, 100}, CtcShape{600, 5, 135},
         CtcShape{1100, 40, 520}}) {
@@ -81,7 +81,7 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences", "[slow]") 
 // Two to eight walkers of a direction, each with its helpers and without, as where blocks get less
 // shared memory; from five on they are two blocks'; halves that are not whole chunks; and a short
 // sequence beside a long one, of which most walkers hold nothing.
-TEST_CASE("ctc on GPUs: several walkers of a direction hold ordinary sequences", "[slow]") {
+TEST_CASE("ctc on GPUs: several walkers of a direction hold ordinary sequences", "[.][long]") {
   for (const CtcShape& shape :
        {CtcShape{301, 32, 128}, CtcShape{450, 40, 255}, CtcShape{640, 28, 300},
         CtcShape{1003, 32, 511}, CtcShape{905, 32, 600}, CtcShape{1400, 32, 1023}}) {
@@ -165,7 +165,7 @@ TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradi
   }
 }
 
-TEST_CASE("ctc on GPUs: labels over many blocks", "[slow]") {
+TEST_CASE("ctc on GPUs: labels over many blocks", "[.][long]") {
   // The reference would take seconds.
   Variant truth;
   for (const Variant& v : runnable_ctc_variants()) {
