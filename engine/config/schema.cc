@@ -233,8 +233,8 @@ Builder training_fields(TrainingConfig& c, OptimizerOptions& optimizer) {
   b.add("ema", &optimizer.ema_decay, below_one,
         "decay of an exponential moving average of the weights, used for validation; 0: none");
   b.add("metric", choice(c.metric, metric_names), any,
-        "what chooses the best model, and what patience, plateau and average_best go by: the error "
-        "rate of characters or of words, or the loss, each on data.dev; auto: characters where "
+        "what chooses the best model, and what patience, plateau and average_best go by, on "
+        "data.dev: the error rate of characters or of words, or the loss. auto: characters where "
         "texts have no spaces between words, else words; of classes the share of wrong ones, and "
         "for regress the loss");
   b.add("average_best", &c.average_best, from(0, 100),
@@ -329,9 +329,9 @@ Builder parallel_fields(ParallelConfig& c) {
   b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),
         "how long a rank waits for the others before it gives up");
   b.add("transport", choice(c.transport, transport_names), any,
-        "processes: memory that ranks of one machine share where it can be, between machines MPI "
-        "where that has started them, else TCP (auto); TCP alone, our own (tcp) or Gloo's (gloo); "
-        "memory alone, or an error (shared); MPI alone, or an error (mpi)");
+        "how processes exchange bytes. auto: by shared memory within a machine where it can be, "
+        "between machines by MPI where that has started them, else by TCP. Else by one of these "
+        "alone, or an error: TCP of our own (tcp) or Gloo's (gloo), memory (shared), MPI (mpi)");
   b.add("pipeline", &c.pipeline, from(1, 4096),
         "ranks that share the layers of one model among them (docs/distributed.md)");
   b.add("data", &c.data, from(0, 4096),
