@@ -355,6 +355,7 @@ bool write_head(lws* wsi, const HttpReply& reply, bool is_whole) {
                                         reply.type.c_str(), length, &at, head.end()) == 0;
   ok = ok && add("cache-control:", "no-store") && add("x-content-type-options:", "nosniff");
   if (reply.retry_after > 0) ok = ok && add("retry-after:", std::to_string(reply.retry_after));
+  if (!reply.allow.empty()) ok = ok && add("allow:", reply.allow);
   if (reply.type.starts_with("text/html"))
     ok = ok && add("content-security-policy:",
                    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src "

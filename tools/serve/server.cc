@@ -27,8 +27,10 @@ bool is_post_path(const std::string& path) { return path == sound_path || path =
 HttpError busy(const char* what) { return {503, str("the server has no place for ", what)}; }
 
 void require_method(const HttpHead& head, const char* method) {
-  if (head.method != method)
-    throw HttpError(405, str(head.path, " is asked for by ", head.method, ", expected ", method));
+  if (head.method == method) return;
+  HttpError error(405, str(head.path, " is asked for by ", head.method, ", expected ", method));
+  error.allow = method;
+  throw error;
 }
 
 Json model_json(const ServedModel& m) {

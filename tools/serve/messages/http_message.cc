@@ -33,6 +33,7 @@ HttpReply reply_of(const HttpError& e) {
   HttpReply reply = json_reply(error_text(e));
   reply.status = e.status;
   if (e.status == 503) reply.retry_after = retry_seconds;
+  reply.allow = e.allow;
   return reply;
 }
 

@@ -29,7 +29,8 @@ struct HttpRequest : HttpHead {
 struct HttpReply {
   int status = 200;
   std::string type, body;
-  int retry_after = 0;  // seconds; 0: the reply has no such header
+  int retry_after = 0;     // seconds; 0: the reply has no such header
+  std::string allow = {};  // the method that is expected; empty: no such header
 };
 
 // A request that is at fault, or comes at the wrong time: the status says which.
@@ -41,6 +42,7 @@ class HttpError : public InputError {
 
   const int status;
   const std::string param, code;  // empty: null
+  std::string allow;              // of 405: the method that is expected
 };
 
 // {"error": …} alone.
