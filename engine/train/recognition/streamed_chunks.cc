@@ -44,13 +44,14 @@ std::shared_ptr<StreamedChunks> StreamedChunks::of(Recognizer& model, double sec
   RONDO_CHECK(seconds > 0, "chunks of ", seconds, " seconds");
   if (model.is_ensemble())
     fail_input(model.file(), ": is one of several models; only a model by itself can stream");
+  std::weak_ptr<StreamedChunks>& kept = shared_chunks(model).by_seconds[seconds];
+  if (std::shared_ptr<StreamedChunks> chunks = kept.lock()) return chunks;
   ChunkGraph graph = streaming_graph_of(model.model());
   const double hop = model.description().config.features.hop_ms / 1000;
   const auto blocks = static_cast<int64_t>(std::ceil(seconds / hop / graph.block));
   const int64_t frames = std::max<int64_t>(blocks, 1) * graph.block;
-  std::weak_ptr<StreamedChunks>& kept = shared_chunks(model).by_frames[frames];
-  std::shared_ptr<StreamedChunks> chunks = kept.lock();
-  if (!chunks) kept = chunks = std::make_shared<StreamedChunks>(model, std::move(graph), frames);
+  const auto chunks = std::make_shared<StreamedChunks>(model, std::move(graph), frames);
+  kept = chunks;
   return chunks;
 }
 

@@ -24,9 +24,9 @@ class StreamedChunks;
 // The graph of a chunk. Throws InputError.
 ChunkGraph streaming_graph_of(const Model& model);
 
-// Those that streams of a Recognizer share, by frames.
+// Those that streams of a Recognizer share.
 struct SharedChunks {
-  std::map<int64_t, std::weak_ptr<StreamedChunks>> by_frames;
+  std::map<double, std::weak_ptr<StreamedChunks>> by_seconds;
 };
 SharedChunks& shared_chunks(Recognizer& model);
 
