@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "engine/data/audio/audio.h"
-#include "engine/data/audio/run_program.h"
+#include "engine/data/features/run_program.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/corpus/corpus_files.h"

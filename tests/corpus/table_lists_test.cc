@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/data/audio/run_program.h"
+#include "engine/data/features/run_program.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
 #include "tools/corpus/lists/csv.h"

@@ -264,8 +264,6 @@ TEST_CASE("written WAVs read back, clipped at full scale", "[audio]") {
   REQUIRE(got.size() == 5);
   for (size_t i = 0; i < 5; ++i)
     CHECK(std::abs(got[i] - std::clamp(w.samples[i], -1.0f, 1.0f)) <= 1.0f / 32768);
-  write_wav(folder.path("b.wav"), w, WavFormat::float32);
-  CHECK(SndfileReader().read(folder.path("b.wav"), 0).samples == w.samples);
   CHECK_THROWS_WITH(write_wav(folder.path("no/a.wav"), w), Contains("cannot be written"));
 }
 
@@ -285,7 +283,7 @@ TEST_CASE("a WAV that could not be written to its end does not stay", "[audio]")
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
   CHECK_THROWS_WITH(write_wav(path, {8000, std::vector<float>(100000, 0.1f)}),
-                    Contains("a.wav: cannot be written to the end"));
+                    Contains("a.wav: cannot be written: File too large"));
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
   std::signal(SIGXFSZ, handler);
   CHECK_FALSE(std::filesystem::exists(path));
@@ -366,7 +364,8 @@ TEST_CASE("a part of a signal is resampled as within the whole", "[resample]") {
     for (float& v : x)
       v = static_cast<float>((state = state * 1664525 + 1013904223) >> 8) * 0x1p-24f;
     const std::vector<float> whole = resample(x, from, to);
-    const auto edge = static_cast<size_t>(Resampler(from, to).taps());
+    // Forty zero crossings of the lower rate to each side.
+    const size_t edge = 2 * (40 * std::max(up, down) / up + 1);
     const size_t periods = 30;  // short enough
     for (size_t first : {size_t{0}, x.size() / 2 / down, x.size() / down - periods}) {
       const size_t begin = first * down;

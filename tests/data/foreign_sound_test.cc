@@ -10,8 +10,8 @@
 #include <string>
 
 #include "engine/data/audio/audio.h"
-#include "engine/data/audio/run_program.h"
 #include "engine/data/features/files.h"
+#include "engine/data/features/run_program.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "engine/data/audio/bandwidth.h"
-#include "engine/data/audio/resampler_stream.h"
+#include "engine/data/audio/resample.h"
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"

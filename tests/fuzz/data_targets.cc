@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/data/audio/audio.h"
+#include "engine/data/audio/sound_decoder.h"
 #include "engine/data/audio/sound_format.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/kaldi_matrix.h"
@@ -204,6 +205,33 @@ std::vector<std::string> audio_seeds() {
           encode(SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 8000, 1),
           encode(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1),
           encode(SF_FORMAT_OGG | SF_FORMAT_VORBIS, 16000, 1)};
+}
+
+// What builds without libsndfile decode.
+void run_wav(std::span<const std::byte> bytes) {
+  data::OpenedSound sound =
+      data::open_wav({bytes.size(), [&](uint64_t offset, std::span<std::byte> to) {
+                        if (offset >= bytes.size()) return size_t{0};
+                        const auto there = bytes.subspan(static_cast<size_t>(offset));
+                        const size_t n = std::min(to.size(), there.size());
+                        std::copy_n(there.begin(), n, to.begin());
+                        return n;
+                      }});
+  require(sound.problem.empty() == (sound.decoder != nullptr), "neither opened nor refused");
+  if (!sound.decoder) fail_input(sound.problem);
+  require(sound.info.frames >= 0 && sound.info.channels >= 1, "no recording");
+  constexpr int64_t block = 16;
+  std::vector<float> samples(static_cast<size_t>(block * sound.info.channels));
+  int64_t frames = 0;
+  while (const int64_t got = sound.decoder->read(samples.data(), block)) frames += got;
+  require(frames == sound.info.frames, "another number of frames than was told");
+}
+
+std::vector<std::string> wav_seeds() {
+  return {encode(SF_FORMAT_WAV | SF_FORMAT_PCM_U8, 8000, 1),
+          encode(SF_FORMAT_WAV | SF_FORMAT_ULAW, 8000, 1),
+          encode(SF_FORMAT_WAVEX | SF_FORMAT_PCM_24, 16000, 2),
+          encode(SF_FORMAT_RF64 | SF_FORMAT_FLOAT, 16000, 1)};
 }
 
 void run_image(std::span<const std::byte> bytes) {
@@ -519,6 +547,7 @@ std::span<const FuzzTarget> data_targets() {
       {"npy", run_npy, npy_seeds},
       {"safetensors", run_safetensors, safetensors_seeds},
       {"audio", run_audio, audio_seeds},
+      {"wav", run_wav, wav_seeds},
       {"image", run_image, image_seeds},
       {"page", run_page, page_seeds},
       {"csv", run_csv, csv_seeds},

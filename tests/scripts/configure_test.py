@@ -101,12 +101,14 @@ exec {shlex.quote(shutil.which("ninja"))} "$@\"""")
                                       check=True).stdout.strip().split(":"):
             for file in pathlib.Path(package).glob("*.pc") if os.path.isdir(package) else []:
                 link = self.top / "no-packages" / file.name
-                if not re.search("mpi|websockets", file.name) and not link.exists():
+                if not re.search("mpi|websockets|sndfile|libpng", file.name) and not link.exists():
                     link.symlink_to(file.resolve())
         lines, building = self.configure("9.0", hidden="gloo/", anew=True, PKG_CONFIG_LIBDIR=str(self.top / "no-packages"))
         self.assertEqual(sorted(lines), [f"without CUDA: no nvcc in {self.top}/toolkit/bin (CUDA_HOME), CUDA 12.0 or newer is wanted",
                                          "without Gloo: no libgloo-dev",
                                          "without MPI: no libopenmpi-dev, MPI 3 or newer is wanted",
+                                         "without images other than PGM, PPM and PBM, and pages: no libpng-dev",
+                                         "without recordings other than WAV: no libsndfile1-dev",
                                          "without rondo serve: no libwebsockets-dev, 4.1 or newer is wanted"])
         self.assertEqual(building, "building")
         self.assertNotIn("RONDO_HAVE", self.program_flags)

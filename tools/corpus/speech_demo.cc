@@ -7,8 +7,8 @@
 #include <span>
 
 #include "engine/data/audio/audio.h"
-#include "engine/data/audio/run_program.h"
 #include "engine/data/features/random.h"
+#include "engine/data/features/run_program.h"
 #include "engine/io/json.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"

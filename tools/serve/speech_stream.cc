@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/data/audio/resampler_stream.h"
+#include "engine/data/audio/resample.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
 #include "tools/serve/messages/access.h"

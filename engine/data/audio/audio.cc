@@ -1,24 +1,26 @@
 #include "engine/data/audio/audio.h"
 
-#include <sndfile.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <iterator>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/data/audio/resampler_stream.h"
-#include "engine/data/audio/sound_format.h"
+#include "engine/data/audio/resample.h"
 #include "engine/data/audio/sound_source.h"
 #include "engine/data/audio/sound_stream.h"
-#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
+#include "engine/io/descriptor.h"
+#include "engine/io/file.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -187,36 +189,6 @@ Waveform SndfileReader::read(const FilePart& file, int32_t sample_rate,
   return read_whole(sound);
 }
 
-bool is_recording_name(std::string_view path) {
-  constexpr std::string_view endings[] = {
-      ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".aifc", ".au",
-      ".w64", ".caf",  ".sph", ".m4a", ".aac",  ".mp4", ".webm", ".mkv", ".mka",  ".mov",
-      ".wma", ".amr",  ".3gp", ".ape", ".wv",   ".tta", ".mp2",  ".ac3", ".avi",  ".rf64"};
-  return std::find(std::begin(endings), std::end(endings), ending_of(path)) != std::end(endings);
-}
-
-bool is_recording_file(const std::string& path) {
-  // What lies beside recordings and is none: there is no need to look inside.
-  static constexpr std::string_view others[] = {
-      ".txt", ".json", ".jsonl", ".csv", ".tsv",  ".md",  ".xml",        ".html",     ".pdf",
-      ".png", ".jpg",  ".jpeg",  ".svg", ".py",   ".sh",  ".lab",        ".textgrid", ".srt",
-      ".vtt", ".zip",  ".gz",    ".tar", ".toml", ".npy", ".safetensors"};
-  // What macOS keeps beside files on foreign disks is called like them.
-  if (path.substr(path.rfind('/') + 1).starts_with("._")) return false;
-  if (is_recording_name(path)) return true;
-  if (std::find(std::begin(others), std::end(others), ending_of(path)) != std::end(others))
-    return false;
-  return holds_sound(path);
-}
-
-bool holds_sound(const FilePart& file) {
-  try {
-    return !sound_format(data::read_file_start(file, sound_format_bytes)).name.empty();
-  } catch (const InputError&) {
-    return false;  // who uses it says why
-  }
-}
-
 Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, int32_t sample_rate,
                       AudioSegment segment) {
   SoundStream sound(bytes, name, sample_rate, segment);
@@ -244,30 +216,26 @@ std::string make_wav(const Waveform& audio) {
   wav += "data";
   put(bytes, 4);
   for (const float sample : audio.samples) {
-    const long value = std::lround(std::clamp(sample, -1.0f, 1.0f) * 32767);
-    put(static_cast<uint32_t>(value), 2);
+    constexpr float full_scale = 0x1p31f, highest = 0x1.fffffep30f;
+    const float value = std::clamp(sample * full_scale, -full_scale, highest);
+    put(static_cast<uint32_t>(std::lrint(value) >> 16), 2);
   }
   return wav;
 }
 
-void write_wav(const std::string& path, const Waveform& audio, WavFormat format) {
-  SF_INFO info{};
-  info.samplerate = audio.sample_rate;
-  info.channels = 1;
-  info.format = SF_FORMAT_WAV | (format == WavFormat::pcm16 ? SF_FORMAT_PCM_16 : SF_FORMAT_FLOAT);
-  RONDO_CHECK(sf_format_check(&info), "sample rate ", audio.sample_rate);
-  std::unique_ptr<SNDFILE, int (*)(SNDFILE*)> file(sf_open(path.c_str(), SFM_WRITE, &info),
-                                                   sf_close);
-  if (!file) fail_input(path, ": cannot be written: ", sf_strerror(nullptr));
-  sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
-  const auto count = static_cast<sf_count_t>(audio.samples.size());
-  const bool written = sf_write_float(file.get(), audio.samples.data(), count) == count;
-  const bool closed = sf_close(file.release()) == 0;
-  if (written && closed) return;
-  struct stat status {};
-  // Never a device (/dev/full, a named pipe).
-  if (stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) std::remove(path.c_str());
-  fail_input(path, ": cannot be written to the end (is the disk full?)");
+void write_wav(const std::string& path, const Waveform& audio) {
+  RONDO_CHECK(audio.sample_rate >= 1, "sample rate ", audio.sample_rate);
+  const std::string wav = make_wav(audio);
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail_input(path, ": cannot be written: ", std::strerror(errno));
+  try {
+    write_all(file.get(), std::as_bytes(std::span(wav)), path);
+  } catch (const InputError&) {
+    struct stat status {};
+    // Never a device (/dev/full, a named pipe).
+    if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) std::remove(path.c_str());
+    throw;
+  }
 }
 
 }  // namespace rondo

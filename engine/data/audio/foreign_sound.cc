@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "engine/data/audio/audio.h"
-#include "engine/data/audio/run_program.h"
 #include "engine/data/features/files.h"
+#include "engine/data/features/run_program.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/file.h"
 #include "kernels/base/cpu/printable.h"

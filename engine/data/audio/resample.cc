@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "engine/data/audio/filter_kernel.h"
-#include "engine/data/audio/resampler_stream.h"
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
@@ -222,8 +221,6 @@ Resampler::Resampler(int32_t in_rate, int32_t out_rate)
     : filter_(std::make_shared<const Filter>(in_rate, out_rate)) {}
 
 int64_t Resampler::output_size(int64_t in) const { return filter_->output_size(in); }
-
-int32_t Resampler::taps() const { return filter_->taps_; }
 
 std::vector<float> Resampler::apply(std::span<const float> in) const {
   if (filter_->is_idle()) return {in.begin(), in.end()};

@@ -1,7 +1,11 @@
 #include "engine/data/audio/sound_format.h"
 
+#include <algorithm>
 #include <array>
-#include <string>
+#include <iterator>
+
+#include "engine/data/features/endings.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
@@ -76,6 +80,36 @@ SoundFormat sound_format(std::string_view start) {
       return mark.format;
   }
   return mpeg_frame(start);
+}
+
+bool is_recording_name(std::string_view path) {
+  constexpr std::string_view endings[] = {
+      ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".aifc", ".au",
+      ".w64", ".caf",  ".sph", ".m4a", ".aac",  ".mp4", ".webm", ".mkv", ".mka",  ".mov",
+      ".wma", ".amr",  ".3gp", ".ape", ".wv",   ".tta", ".mp2",  ".ac3", ".avi",  ".rf64"};
+  return std::find(std::begin(endings), std::end(endings), ending_of(path)) != std::end(endings);
+}
+
+bool is_recording_file(const std::string& path) {
+  // What lies beside recordings and is none: there is no need to look inside.
+  static constexpr std::string_view others[] = {
+      ".txt", ".json", ".jsonl", ".csv", ".tsv",  ".md",  ".xml",        ".html",     ".pdf",
+      ".png", ".jpg",  ".jpeg",  ".svg", ".py",   ".sh",  ".lab",        ".textgrid", ".srt",
+      ".vtt", ".zip",  ".gz",    ".tar", ".toml", ".npy", ".safetensors"};
+  // What macOS keeps beside files on foreign disks is called like them.
+  if (path.substr(path.rfind('/') + 1).starts_with("._")) return false;
+  if (is_recording_name(path)) return true;
+  if (std::find(std::begin(others), std::end(others), ending_of(path)) != std::end(others))
+    return false;
+  return holds_sound(path);
+}
+
+bool holds_sound(const FilePart& file) {
+  try {
+    return !sound_format(data::read_file_start(file, sound_format_bytes)).name.empty();
+  } catch (const InputError&) {
+    return false;  // who uses it says why
+  }
 }
 
 }  // namespace rondo

@@ -1,12 +1,11 @@
 #include "engine/data/audio/sound_source.h"
 
-#include <sndfile.h>
-
 #include <algorithm>
-#include <cstring>
+#include <limits>
 
 #include "engine/data/audio/container_check.h"
 #include "engine/data/audio/foreign_sound.h"
+#include "engine/data/audio/sound_decoder.h"
 #include "engine/data/audio/sound_format.h"
 #include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
@@ -32,6 +31,8 @@ SoundSource::SoundSource(std::span<const std::byte> bytes, std::string_view name
                          SoundReading reading)
     : name_(name), reading_(reading), bytes_(bytes), size_(bytes.size()) {}
 
+SoundSource::~SoundSource() = default;
+
 size_t SoundSource::read_at(uint64_t offset, std::span<std::byte> to) {
   if (offset >= size_) return 0;
   const auto n = static_cast<size_t>(std::min<uint64_t>(to.size(), size_ - offset));
@@ -55,25 +56,19 @@ AudioInfo SoundSource::open() {
   if (size_ == 0) fail_input(name_, ": is empty, expected audio");
   AudioInfo info;
   look_for_the_end();
-  if (!open_here(info)) {
-    decode_elsewhere(sf_strerror(nullptr));
+  if (const std::string problem = open_here(info); !problem.empty()) {
+    decode_elsewhere(problem);
     look_for_the_end();
-    if (!open_here(info))
-      fail_input(name_, ": what ffmpeg made of it cannot be read: ", sf_strerror(nullptr));
+    if (const std::string again = open_here(info); !again.empty())
+      fail_input(name_, ": what ffmpeg made of it cannot be read: ", again);
   }
   check(info);
   return info;
 }
 
-bool SoundSource::seek(int64_t frame) {
-  return sf_seek(static_cast<SNDFILE*>(opened_.get()), frame, SEEK_SET) == frame;
-}
+bool SoundSource::seek(int64_t frame) { return decoder_->seek(frame); }
 
-int64_t SoundSource::read(float* to, int64_t frames) {
-  return sf_readf_float(static_cast<SNDFILE*>(opened_.get()), to, frames);
-}
-
-void SoundSource::Close::operator()(void* file) const { sf_close(static_cast<SNDFILE*>(file)); }
+int64_t SoundSource::read(float* to, int64_t frames) { return decoder_->read(to, frames); }
 
 void SoundSource::look_for_the_end() {
   truncation_ = find_truncation(
@@ -82,40 +77,17 @@ void SoundSource::look_for_the_end() {
     throw SoundError(SoundFault::truncated, str(name_, ": is truncated: ", truncation_));
 }
 
-struct SoundSource::Callbacks {
-  static sf_count_t length(void* self) {
-    return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->size_);
-  }
-  static sf_count_t seek(sf_count_t offset, int whence, void* self) {
-    auto* source = static_cast<SoundSource*>(self);
-    sf_count_t base = 0;
-    if (whence == SEEK_CUR) base = static_cast<sf_count_t>(source->at_);
-    if (whence == SEEK_END) base = static_cast<sf_count_t>(source->size_);
-    if (base + offset < 0) return -1;
-    source->at_ = static_cast<uint64_t>(base + offset);
-    return base + offset;
-  }
-  static sf_count_t read(void* to, sf_count_t count, void* self) {
-    auto* source = static_cast<SoundSource*>(self);
-    if (count <= 0) return 0;
-    const size_t n =
-        source->read_at(source->at_, {static_cast<std::byte*>(to), static_cast<size_t>(count)});
-    source->at_ += n;
-    return static_cast<sf_count_t>(n);
-  }
-  static sf_count_t tell(void* self) {
-    return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->at_);
-  }
-};
-
-bool SoundSource::open_here(AudioInfo& info) {
-  static SF_VIRTUAL_IO callbacks = {&Callbacks::length, &Callbacks::seek, &Callbacks::read, nullptr,
-                                    &Callbacks::tell};
-  at_ = 0;
-  SF_INFO found{};
-  opened_.reset(sf_open_virtual(&callbacks, SFM_READ, &found, this));
-  info = {found.samplerate, found.channels, found.frames};
-  return opened_ != nullptr;
+std::string SoundSource::open_here(AudioInfo& info) {
+  const SoundBytes bytes{
+      size_, [this](uint64_t offset, std::span<std::byte> to) { return read_at(offset, to); }};
+#ifdef RONDO_HAVE_SNDFILE
+  OpenedSound opened = open_with_sndfile(bytes);
+#else
+  OpenedSound opened = open_wav(bytes);
+#endif
+  info = opened.info;
+  decoder_ = std::move(opened.decoder);
+  return opened.problem;
 }
 
 void SoundSource::decode_elsewhere(const std::string& why) {
@@ -124,6 +96,7 @@ void SoundSource::decode_elsewhere(const std::string& why) {
   const SoundFormat format = sound_format(start);
   if (format.name.empty())
     fail_input(name_, ": is not audio that can be decoded (WAV, FLAC or Ogg expected): ", why);
+  decoder_.reset();
   decoded_ = file_ ? decode_foreign_sound(part_, format.name)
                    : decode_foreign_sound(bytes_, name_, format.name);
   file_.reset();
@@ -137,7 +110,7 @@ void SoundSource::check(const AudioInfo& info) const {
                " to ", highest_rate);
   if (info.channels < 1 || info.channels > most_channels)
     fail_input(name_, ": has ", info.channels, " channels, expected 1 to ", most_channels);
-  if (info.frames < 0 || info.frames == SF_COUNT_MAX)
+  if (info.frames < 0 || info.frames == std::numeric_limits<int64_t>::max())
     fail_input(name_, ": does not tell its length (damaged or truncated)");
 }
 

@@ -1,4 +1,4 @@
-// A recording as libsndfile opens it, wherever its bytes are. For this folder alone.
+// An open recording, wherever its bytes are. For this folder alone.
 //
 // Errors: SoundError that names the file. Thread safety: one thread at a time.
 #pragma once
@@ -17,13 +17,17 @@
 
 namespace rondo::data {
 
-// From a file or from memory. What libsndfile does not read goes through ffmpeg into memory.
+class SoundDecoder;
+
+// From a file or from memory. What is not decoded here (sound_decoder.h) goes through ffmpeg into
+// memory.
 class SoundSource {
  public:
   SoundSource(const FilePart& part, SoundReading reading = {});
   // The bytes must outlive it; `name` stands for the file in messages.
   SoundSource(std::span<const std::byte> bytes, std::string_view name, SoundReading reading = {});
 
+  ~SoundSource();
   SoundSource(const SoundSource&) = delete;
   SoundSource& operator=(const SoundSource&) = delete;
 
@@ -41,14 +45,9 @@ class SoundSource {
   int64_t read(float* to, int64_t frames);
 
  private:
-  struct Callbacks;  // that libsndfile wants
-  struct Close {
-    void operator()(void* file) const;
-  };
-
   size_t read_at(uint64_t offset, std::span<std::byte> to);
   void look_for_the_end();
-  bool open_here(AudioInfo& info);
+  std::string open_here(AudioInfo& info);  // empty, or why it is not
   void decode_elsewhere(const std::string& why);
   void check(const AudioInfo& info) const;
 
@@ -60,12 +59,11 @@ class SoundSource {
   std::span<const std::byte> bytes_;
   std::string decoded_, truncation_;
   uint64_t size_ = 0;
-  uint64_t at_ = 0;
   // A part of the file that was read at once: headers are asked for field by field.
   std::array<std::byte, 4096> window_;
   uint64_t window_first_ = 0;
   size_t window_size_ = 0;
-  std::unique_ptr<void, Close> opened_;  // libsndfile's, which borrows this
+  std::unique_ptr<SoundDecoder> decoder_;  // borrows this
 };
 
 }  // namespace rondo::data

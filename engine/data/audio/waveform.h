@@ -1,4 +1,4 @@
-// A mono recording in memory, and what can read one: engine/data/audio/audio.h does, by libsndfile.
+// A mono recording in memory, and what can read one: engine/data/audio/audio.h does.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,7 @@ struct Waveform {
   bool is_digital_silence() const;  // all samples are the same
 };
 
-// The first sample that is not finite or is far beyond full scale, above 1e10, whose power is no
-// float any more; -1: none is.
+// The first sample that is not finite or is above 1e10, whose power is no float any more; or -1.
 int64_t find_no_sample(std::span<const float> samples);
 // Throws InputError that names the first such sample.
 void require_samples(std::span<const float> samples, int32_t sample_rate);
@@ -34,12 +33,11 @@ struct AudioInfo {
   double seconds() const { return sample_rate > 0 ? static_cast<double>(frames) / sample_rate : 0; }
 };
 
-// A part of a file: seconds, where a negative duration reaches to the end, and which channel, from
-// 0; a negative one is their mean.
+// A part of a file.
 struct AudioSegment {
-  double offset = 0;
-  double duration = -1;
-  int32_t channel = -1;
+  double offset = 0;     // seconds
+  double duration = -1;  // seconds; negative: to the end
+  int32_t channel = -1;  // from 0; negative: the mean of all
 };
 
 // Throws InputError where a recording called `name` does not have the channel.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstring>
 
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
@@ -23,6 +24,24 @@ ImageInfo require_image_size(int64_t width, int64_t height, const std::string& n
                " and ", most_image_side, " to a side");
   }
   return {static_cast<int32_t>(width), static_cast<int32_t>(height)};
+}
+
+bool is_png(Bytes start) {
+  static constexpr unsigned char magic[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  return start.size() >= sizeof magic && std::memcmp(start.data(), magic, sizeof magic) == 0;
+}
+
+bool is_jpeg(Bytes start) {
+  return start.size() >= 3 && start[0] == std::byte{0xff} && start[1] == std::byte{0xd8} &&
+         start[2] == std::byte{0xff};
+}
+
+bool is_tiff(Bytes start) {
+  if (start.size() < 4) return false;
+  for (const char* magic : {"II*\0", "MM\0*", "II+\0", "MM\0+"}) {
+    if (std::memcmp(start.data(), magic, 4) == 0) return true;
+  }
+  return false;
 }
 
 namespace {

@@ -126,11 +126,6 @@ ImageInfo begin(Jpeg& jpeg, Bytes bytes, const std::string& name) {
 
 }  // namespace
 
-bool is_jpeg(Bytes start) {
-  return start.size() >= 3 && start[0] == std::byte{0xff} && start[1] == std::byte{0xd8} &&
-         start[2] == std::byte{0xff};
-}
-
 ImageInfo jpeg_info(Bytes bytes, const std::string& name) {
   Jpeg jpeg;
   const ImageInfo info = begin(jpeg, bytes, name);

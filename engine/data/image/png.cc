@@ -138,11 +138,6 @@ ImageInfo begin(Png& png, const std::string& name) {
 
 }  // namespace
 
-bool is_png(Bytes start) {
-  static constexpr unsigned char magic[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-  return start.size() >= sizeof magic && std::memcmp(start.data(), magic, sizeof magic) == 0;
-}
-
 ImageInfo png_info(Bytes bytes, const std::string& name) {
   Png png(bytes);
   const ImageInfo info = begin(png, name);

@@ -171,14 +171,6 @@ void make_grey_of_wide(const std::vector<uint32_t>& samples, bool inverted, Grey
 
 }  // namespace
 
-bool is_tiff(Bytes start) {
-  if (start.size() < 4) return false;
-  for (const char* magic : {"II*\0", "MM\0*", "II+\0", "MM\0+"}) {
-    if (std::memcmp(start.data(), magic, 4) == 0) return true;
-  }
-  return false;
-}
-
 ImageInfo tiff_info(Bytes bytes, const std::string& name) {
   Source source{bytes};
   const Tiff tiff = open(source, name);

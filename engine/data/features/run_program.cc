@@ -1,4 +1,4 @@
-#include "engine/data/audio/run_program.h"
+#include "engine/data/features/run_program.h"
 
 #include <fcntl.h>
 #include <poll.h>
