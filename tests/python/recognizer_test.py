@@ -298,6 +298,9 @@ class Recognition(unittest.TestCase):
             recognizer.transcribe(sound)
             stream = recognizer.stream()
             stream.accept(sound[:2000])
+            group = recognizer.stream_group()
+            together = [group.stream(), group.stream()]
+            group.cycle = [group, *together]
             rondo.Decoder(recognizer.vocabulary, nbest=3).decode(scores)
             recognizer.cycle = [recognizer, stream]  # which only the collector ends
             if i % 2:
@@ -339,6 +342,32 @@ class Streams(unittest.TestCase):
         stream.accept(int16(sound)[:len(sound) // 2])
         stream.reset()
         self.assertEqual(stream.finish(), [])
+
+    def test_group(self):
+        sounds = [tones(9410 + i)[1] for i in range(3)]
+        alone = []
+        for sound in sounds:
+            stream = self.recognizer.stream(end_silence=0, longest=0)
+            alone.append((stream.accept(sound), [r.text for r in stream.finish()]))
+        group = self.recognizer.stream_group()
+        streams = [group.stream(end_silence=0, longest=0) for _ in sounds]
+        told = [""] * len(sounds)
+        for at in range(0, max(map(len, sounds)), 777):  # the shorter ones hear nothing at last
+            for i, text in enumerate(group.accept(streams, [sound[at:at + 777] for sound in sounds])):
+                told[i] += text
+        other = self.recognizer.stream()
+        for work, error, words in (
+                (lambda: group.accept(streams, sounds[:2]), rondo.InvalidError, "2 arrays, expected one for each of 3"),
+                (lambda: group.accept([other], sounds[:1]), rondo.InvalidError, r"streams\[0\]: is of another group"),
+                (lambda: group.accept(streams[:1] * 2, sounds[:2]), rondo.InvalidError, "twice"),
+                (lambda: group.accept(streams[:1], [[1, 2]]), TypeError, r"samples\[0\]: dtype int64")):
+            with self.assertRaisesRegex(error, words):
+                work()
+        group.close()
+        with self.assertRaisesRegex(rondo.InvalidError, "this StreamGroup is closed"):
+            group.accept([], [])
+        # Streams go on without their group.
+        self.assertEqual([(t, [r.text for r in s.finish()]) for t, s in zip(told, streams)], alone)
 
     def test_endpoints(self):
         _, sound = tones(9401)

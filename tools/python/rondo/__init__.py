@@ -13,7 +13,7 @@ from .alignment import Alignment, TokenSpan, align, forced_align, merge_tokens
 from .ctc import CtcLoss, ctc_loss
 from .decoding import Decoder, LanguageModel, Vocabulary, decode, decode_batch
 from .pyctcdecode import build_ctcdecoder
-from .recognizer import ModelInfo, Partial, Recognizer, Stream
+from .recognizer import ModelInfo, Partial, Recognizer, Stream, StreamGroup
 from .session import Session, SessionResult
 from .training import Training, TrainingStep, Validation, train
 
@@ -21,7 +21,7 @@ __version__: str = text_of(lib.version())
 
 __all__ = [
     "Alignment", "CtcLoss", "Decoder", "Error", "InvalidError", "LanguageModel", "ModelInfo", "NoMemoryError", "Partial",
-    "Piece", "Recognizer", "Result", "Session", "SessionResult", "Stream", "TokenSpan", "Training", "TrainingStep",
-    "Validation", "Vocabulary", "align", "build_ctcdecoder", "ctc_loss", "decode", "decode_batch", "forced_align",
+    "Piece", "Recognizer", "Result", "Session", "SessionResult", "Stream", "StreamGroup", "TokenSpan", "Training",
+    "TrainingStep", "Validation", "Vocabulary", "align", "build_ctcdecoder", "ctc_loss", "decode", "decode_batch", "forced_align",
     "merge_tokens", "train",
 ]

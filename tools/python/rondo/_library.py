@@ -10,6 +10,7 @@ import ctypes
 import operator
 import os
 import pathlib
+import threading
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_void_p
 from typing import Any, Callable, Optional
 
@@ -247,23 +248,54 @@ lib: Any = _Functions(_library_path())
 # ---- Ownership
 
 
+class _Shared:
+    """What several owners free together."""
+
+    def __init__(self, frees: list[tuple[Callable[[int], None], int]]) -> None:
+        self._frees, self._owners = frees, 1
+        self._lock = threading.RLock()  # an owner may go while another one of this thread comes
+
+    def join(self) -> None:
+        with self._lock:
+            self._owners += 1
+
+    def leave(self, _: int) -> None:
+        with self._lock:
+            self._owners -= 1
+            if self._owners > 0:
+                return
+        for free, pointer in self._frees:
+            free(pointer)
+
+
 class Owner:
     """What the library made. It is freed when nobody refers to this any more, and not while a call has it.
 
     A call gets the Owner itself as its argument, and so keeps it alive.
     """
 
-    __slots__ = ("_as_parameter_", "_frees", "__weakref__")
+    __slots__ = ("_as_parameter_", "_frees", "_shared", "__weakref__")
 
     def __init__(self, pointer: int, free: Callable[[int], None]) -> None:
         self._as_parameter_: Optional[int] = pointer
         self._frees = [(free, pointer)]
+        self._shared: Optional[_Shared] = None
 
     def then(self, other: "Owner") -> "Owner":
         """Frees what `other` has, after this: the collector of cycles knows no order."""
         self._frees += other._frees
         other._frees = []
         return self
+
+    def share(self) -> "Owner":
+        """Another owner of the same. What it is freed by waits for the last of them, whatever the order is."""
+        if self._shared is None:
+            self._shared = _Shared(self._frees)
+            self._frees = [(self._shared.leave, 0)]
+        other = Owner(self._as_parameter_ or 0, self._shared.leave)
+        other._shared = self._shared
+        self._shared.join()
+        return other
 
     @property
     def address(self) -> Optional[int]:
