@@ -164,7 +164,7 @@ RONDO_API int32_t rondo_result_class(const rondo_result* result, double* probabi
 #define RONDO_FIND_BLANK (-2)
 #define RONDO_LAST_BLANK (-1)
 
-// A file or a folder of Hugging Face, as `rondo decode --tokens` takes it. `border`: the token that
+// A file or a folder of Hugging Face, as `rondo decode` takes it. `border`: the token that
 // separates words, "none" or "every"; NULL: told from the tokens.
 RONDO_API rondo_status rondo_vocabulary_open(const char* path, int32_t blank, const char* border,
                                              rondo_vocabulary** vocabulary);
