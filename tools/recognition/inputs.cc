@@ -11,6 +11,7 @@
 
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/bandwidth.h"
+#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/endings.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/npy.h"

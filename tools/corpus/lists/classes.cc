@@ -3,7 +3,7 @@
 #include <iterator>
 #include <set>
 
-#include "engine/data/audio/audio.h"
+#include "engine/data/audio/sound_format.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/layouts.h"

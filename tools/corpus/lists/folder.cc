@@ -5,7 +5,7 @@
 #include <set>
 #include <span>
 
-#include "engine/data/audio/audio.h"
+#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/endings.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"

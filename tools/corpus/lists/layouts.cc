@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "engine/data/audio/audio.h"
+#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/io/json.h"
