@@ -48,6 +48,8 @@ void print_machine() {
   const Device* gpu = find_device(DeviceKind::cuda, &why);
   std::printf("cuda: %s\n", gpu ? gpu->describe().c_str() : why.c_str());
   if (built_with_cuda()) std::printf("matrix products: %s\n", gemm_library().c_str());
+  if (*built_with) std::printf("built with: %s\n", built_with);
+  if (*built_without) std::printf("built without: %s\n", built_without);
 }
 
 void print_kernels() {

@@ -174,7 +174,8 @@ bool Prefetcher::open_slot(std::unique_lock<std::mutex>& lock) {
 
 // The thread gets the lowest priority there is between threads that may run; one that cannot be
 // lowered works all the same.
-void Prefetcher::step_back() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }
+// 0: this thread, on Linux.
+void Prefetcher::step_back() { ::setpriority(PRIO_PROCESS, 0, 19); }
 
 void Prefetcher::work() {
   State& s = *state_;

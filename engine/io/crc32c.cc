@@ -4,6 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace rondo {
 namespace {
 
@@ -31,8 +35,8 @@ uint64_t load64(const std::byte* p) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t crc32c_sse42(const std::byte* p, size_t n,
-                                                        uint32_t crc) {
+__attribute__((target("sse4.2,crc32"))) uint32_t crc32c_sse42(const std::byte* p, size_t n,
+                                                              uint32_t crc) {
   uint64_t c = ~crc;
   for (; n >= 8; n -= 8, p += 8) c = __builtin_ia32_crc32di(c, load64(p));
   auto c32 = static_cast<uint32_t>(c);
@@ -61,7 +65,10 @@ uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t crc) {
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc) {
 #if defined(__x86_64__)
-  static const bool has_sse42 = __builtin_cpu_supports("sse4.2");
+  static const bool has_sse42 = [] {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_SSE4_2) != 0;
+  }();
   if (has_sse42) return crc32c_sse42(bytes.data(), bytes.size(), crc);
 #endif
   return crc32c_portable(bytes, crc);

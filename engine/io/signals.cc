@@ -145,7 +145,7 @@ void flush_and_say() {
   std::string line = shared().says;
   lock.unlock();
   if (to == nullptr) return;
-  if (line.empty()) line = str("rondo: stopped by SIG", ::sigabbrev_np(received));
+  if (line.empty()) line = str("rondo: stopped by ", signal_name(received));
   line += '\n';
   if (::isatty(::fileno(to)) == 1)
     line.insert(line.begin(), '\n');  // behind ^C, or a progress line
@@ -351,6 +351,39 @@ void SignalsBlocked::end_in_child() const {
     ::sigaction(a.number, &action, nullptr);
   }
   ::sigprocmask(SIG_SETMASK, &before_->before, nullptr);
+}
+
+std::string signal_name(int number) {
+  switch (number) {
+#define RONDO_SIGNAL(name) \
+  case name:               \
+    return #name;
+    RONDO_SIGNAL(SIGHUP)
+    RONDO_SIGNAL(SIGINT)
+    RONDO_SIGNAL(SIGQUIT)
+    RONDO_SIGNAL(SIGILL)
+    RONDO_SIGNAL(SIGTRAP)
+    RONDO_SIGNAL(SIGABRT)
+    RONDO_SIGNAL(SIGBUS)
+    RONDO_SIGNAL(SIGFPE)
+    RONDO_SIGNAL(SIGKILL)
+    RONDO_SIGNAL(SIGUSR1)
+    RONDO_SIGNAL(SIGSEGV)
+    RONDO_SIGNAL(SIGUSR2)
+    RONDO_SIGNAL(SIGPIPE)
+    RONDO_SIGNAL(SIGALRM)
+    RONDO_SIGNAL(SIGTERM)
+    RONDO_SIGNAL(SIGCHLD)
+    RONDO_SIGNAL(SIGCONT)
+    RONDO_SIGNAL(SIGSTOP)
+    RONDO_SIGNAL(SIGTSTP)
+    RONDO_SIGNAL(SIGXCPU)
+    RONDO_SIGNAL(SIGXFSZ)
+    RONDO_SIGNAL(SIGSYS)
+#undef RONDO_SIGNAL
+    default:
+      return str("signal ", number);
+  }
 }
 
 }  // namespace rondo

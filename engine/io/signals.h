@@ -97,6 +97,9 @@ class KilledIfStopped {
   pid_t child_;
 };
 
+// "SIGTERM", "signal 40". (The C library of older systems has no such function.)
+std::string signal_name(int number);
+
 // While one lives, a first signal waits: for what is short and must not be broken off, such as two
 // renames that belong together.
 class StopWaits {

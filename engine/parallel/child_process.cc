@@ -10,15 +10,11 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
-
-std::string name_of_signal(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name ? std::string("SIG") + name : "signal " + std::to_string(number);
-}
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> all;
@@ -34,11 +30,11 @@ std::string describe(const ChildStatus& status) {
     case ChildStatus::running:
       return "is running";
     case ChildStatus::stopped:
-      return "is stopped (" + name_of_signal(status.number) + ")";
+      return "is stopped (" + signal_name(status.number) + ")";
     case ChildStatus::exited:
       return "ended with exit code " + std::to_string(status.number);
     case ChildStatus::killed:
-      return "was killed by " + name_of_signal(status.number);
+      return "was killed by " + signal_name(status.number);
   }
   return "?";
 }

@@ -328,7 +328,8 @@ def test_prepare():
                 time.sleep(random.uniform(0.05, 0.3))
                 process.send_signal(number)
                 _, err = output_of(process, 1)
-                if process.returncode == 0:  # it was too late
+                # It was too late: the corpus is there, and the handlers may be gone.
+                if process.returncode == 0 or process.returncode == -number and (root / "out" / "train.jsonl").exists():
                     shutil.rmtree(root / "out")
                     continue
                 check(process.returncode == 128 + number and err == "rondo: stopped by a signal; no corpus was made\n", process.returncode, err)

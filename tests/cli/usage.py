@@ -69,7 +69,7 @@ def test_options_of_layers():
 
 def test_version_and_information():
     run("--version", says="rondo ")
-    run("info", says=["cpu: ", "cuda: "])
+    run("info", says=["cpu: ", "cuda: ", "built with: libsndfile 1.", "libpng 1.6"])
     run("info", "--kernels", says=["lstm_forward", "ctc", "default", "bf16, or f32 up to H = 256; H <= 512; no projection"])
     run("bench", "--list", "--backend", "cpu", says="lstm_forward")
     run("bench", "--list", "--device", "sim", says="sim:portable", not_says="cpu:")

@@ -3,7 +3,14 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <set>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "kernels/base/cpu.h"
@@ -131,3 +138,27 @@ TEST_CASE("bf16 loads and stores agree with rondo::bf16") {
     CHECK(wrong == 0);
   }
 }
+
+#if defined(__x86_64__)
+TEST_CASE("the processor can do what Linux says that it can") {
+  if (std::getenv("RONDO_ISA") != nullptr) return;
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line) && !line.starts_with("flags")) {
+  }
+  std::istringstream words(line);
+  const std::set<std::string> flags{std::istream_iterator<std::string>(words), {}};
+  if (flags.empty()) return;
+  const auto all = [&](std::initializer_list<const char*> names) {
+    return std::all_of(names.begin(), names.end(),
+                       [&](const char* n) { return flags.contains(n); });
+  };
+  const rondo::CpuFeatures& f = rondo::cpu_features();
+  CHECK(f.avx2 == all({"avx2", "fma", "f16c"}));
+  CHECK(f.avx512 == (f.avx2 && all({"avx512f", "avx512bw", "avx512dq", "avx512vl"})));
+  CHECK(f.avx512_vnni == (f.avx512 && all({"avx512_vnni"})));
+  CHECK(f.avx512_bf16 == (f.avx512 && all({"avx512_bf16"})));
+  // The system may refuse the tiles to a process.
+  CHECK((!f.amx || all({"amx_tile", "amx_bf16"})));
+}
+#endif

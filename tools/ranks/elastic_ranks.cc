@@ -72,7 +72,7 @@ Outcome ElasticRanks::run() {
   if (ending_ && ending_->kind == Outcome::own_reason) return *ending_;
   if (stop_requested()) {
     const int number = signal_to_pass_on();
-    return {Outcome::told, 128 + number, str("told to stop (SIG", ::sigabbrev_np(number), ")")};
+    return {Outcome::told, 128 + number, str("told to stop (", signal_name(number), ")")};
   }
   return ending_ ? *ending_ : last_loss_;
 }

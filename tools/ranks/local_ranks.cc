@@ -155,9 +155,8 @@ Outcome LocalRanks::outcome() const {
   if (k == Outcome::succeeded) return {};
   if (k == Outcome::told) {
     const int number = stop_signal() ? stop_signal() : SIGTERM;
-    return {
-        k, 128 + number,
-        str("node ", options_.node_rank, " was told to stop (SIG", ::sigabbrev_np(number), ")")};
+    return {k, 128 + number,
+            str("node ", options_.node_rank, " was told to stop (", signal_name(number), ")")};
   }
   return {k, exit_code(), cause()};
 }
