@@ -155,7 +155,7 @@ RankOptions options_of_rank(const Config& config, const TrainerOptions& common,
   t.group = o.group.get();
   t.transport = &transport;
   t.device = device_of_rank(choice, common.device, place.local_rank, place.local_size);
-  if (wants_pipeline(config)) {
+  if (spreads_model(config)) {
     t.devices = make_device_groups(t.device, transport, store, "pipeline-" + place.attempt,
                                    g.timeout, nccl_choice(config.parallel));
   } else {
@@ -372,7 +372,7 @@ int run_train(const TrainOptions& given) {
   }
   // Not unasked: lockstep and world_invariant work in host memory, chunks by way of it, and
   // pipelines and ranks on GPUs have not been measured.
-  const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
+  const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || spreads_model(config) ||
                            config.training.tbptt > 0 ||
                            config.parallel.deterministic == Deterministic::world_invariant;
   const bool chooses_device = o.device.named().text == "auto";

@@ -16,7 +16,7 @@ SplitSettings split_settings(const Config& config) {
   const ParallelConfig& p = config.parallel;
   SplitSettings s;
   s.schedule = p.schedule;
-  if (wants_pipeline(config)) {
+  if (spreads_model(config)) {
     s.micro_batches = p.micro_batches > 0 ? p.micro_batches : p.pipeline > 1 ? 2 * p.pipeline : 1;
   }
   s.placement = p.placement;
@@ -49,7 +49,7 @@ class Maker {
   TrainingStrategy make() {
     const ParallelConfig& p = config_.parallel;
     o_.setup.together([&] { require_split(config_, o_.ranks.size(), *setup_.train, model()); });
-    const bool whole = !wants_pipeline(config_), async = p.sync == Sync::async;
+    const bool whole = !spreads_model(config_), async = p.sync == Sync::async;
     const SplitSettings settings = settings_here();
     BatchCapacity largest;
     if (whole) {
@@ -150,7 +150,7 @@ class Maker {
 
 }  // namespace
 
-bool wants_pipeline(const Config& config) {
+bool spreads_model(const Config& config) {
   return config.parallel.pipeline > 1 || config.parallel.sequence > 1;
 }
 

@@ -12,7 +12,7 @@
 namespace rondo {
 
 // Whether the settings spread the model, or its sequences, over ranks.
-bool wants_pipeline(const Config& config);
+bool spreads_model(const Config& config);
 
 // What `parallel` in the configuration asks of ranks.
 SplitSettings split_settings(const Config& config);
