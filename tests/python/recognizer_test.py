@@ -18,7 +18,7 @@ import rondo
 from rondo import _library
 from rondo._wav import read_wav
 from support import (FOLDER, RATE, ROOT, Foreign, command, corpus, distance, int16, model, settings, tones, write_manifest,
-                     write_png, write_wav)
+                     write_pgm, write_wav)
 
 
 FORK = """
@@ -169,14 +169,14 @@ class Recognition(unittest.TestCase):
                 image = images[f"{name}{i}"] = np.full((24, 60), 255, np.uint8)
                 for at, letter in enumerate(text):
                     image[4 if letter == "x" else 12:20, 8 + 16 * at:14 + 16 * at] = 0
-                write_png(folder / f"{name}{i}.png", image)
-                lines.append({"image_filepath": f"{name}{i}.png", "text": text})
+                write_pgm(folder / f"{name}{i}.pgm", image)
+                lines.append({"image_filepath": f"{name}{i}.pgm", "text": text})
             write_manifest(folder / f"{name}.jsonl", lines)
         rondo.train(settings(folder, features={"type": "image", "rate": 16000, "bins": 40, "height": 24},
                              model={"bidirectional": True}, training={"epochs": 2}))
         recognizer = rondo.Recognizer(folder / "run")
         self.assertEqual(recognizer.info.kind, "image")
-        command("transcribe", folder / "run", folder / "dev0.png", "--format", "npy", "--out", folder / "logits")
+        command("transcribe", folder / "run", folder / "dev0.pgm", "--format", "npy", "--out", folder / "logits")
         wide = np.repeat(images["dev0"], 2, axis=1)
         for view in (images["dev0"], wide[:, ::2]):
             np.testing.assert_array_equal(recognizer.transcribe(view).outputs, np.load(folder / "logits" / "dev0.npy"))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""run.py BUILD: makes the Python package of a build, installs it into a new virtual environment, and tests it there.
+"""run.py BUILD | WHEEL: makes the Python package of a build, or takes one, installs it into a new virtual environment, and
+tests it there.
 
 The environment lies in a temporary folder and has nothing but numpy and the package. Exit status: 0 all is well, 1 it
 is not, 77 there is no virtual environment or no numpy to be had.
@@ -35,15 +36,17 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    build = pathlib.Path(sys.argv[1]).resolve()
+    given = pathlib.Path(sys.argv[1]).resolve()
     # What a developer has set is not to be tested.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "RONDO_LIBRARY", "RONDO_PROGRAM"))}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         python = make_environment(work / "venv")
-        subprocess.run([ROOT / "tools/python/build", "--from", build, work], check=True)
-        wheel, = work.glob("rondo-*.whl")
+        wheel = given
+        if given.suffix != ".whl":
+            subprocess.run([ROOT / "tools/python/build", "--from", given, work], check=True)
+            wheel, = work.glob("rondo-*.whl")
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel], check=True)
         environment |= {"RONDO_SOURCE_ROOT": str(ROOT), "RONDO_TEST_FOLDER": str(work)}
         command = [python, "-m", "unittest", "discover", "-v", "-s", HERE, "-p", "*_test.py"]

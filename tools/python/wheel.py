@@ -1,4 +1,5 @@
-"""wheel.py BUILD OUT: writes the wheel of the package beside this file into the folder OUT, and its name to standard output.
+"""wheel.py BUILD OUT [PLATFORM]: writes the wheel of the package beside this file into the folder OUT, and its name to
+standard output. PLATFORM: where it runs, "manylinux_2_28_aarch64"; without it, on systems like this one.
 
 A wheel is a ZIP archive; the same sources and the same build give the same bytes.
 """
@@ -40,41 +41,45 @@ rondo = rondo.__main__:main
 
 
 def stripped(file):
-    """The bytes of a library or program, without what only debuggers read."""
-    if not shutil.which("strip"):
-        return file.read_bytes()
+    """The bytes of a library or program of this machine, without what only debuggers read."""
     with tempfile.NamedTemporaryFile() as out:
         subprocess.run(["strip", "--strip-unneeded", "-o", out.name, file], check=True)
         return pathlib.Path(out.name).read_bytes()
 
 
-def contents(build, version, tag):
+def contents(build, version, platform_tag):
     """(name in the archive, bytes, whether it is a program) of each file."""
+    # What is for other machines was linked without symbols, and the strip of this one may not know it.
+    content = pathlib.Path.read_bytes if platform_tag or not shutil.which("strip") else stripped
     for source in sorted((HERE / "rondo").iterdir()):
         if source.suffix == ".py" or source.name == "py.typed":
             yield f"rondo/{source.name}", source.read_bytes(), False
-    yield "rondo/lib/librondo.so.0", stripped((build / "engine/c/librondo.so.0").resolve()), True
-    yield "rondo/bin/rondo", stripped(build / "tools/rondo"), True
+    yield "rondo/lib/librondo.so.0", content((build / "engine/c/librondo.so.0").resolve()), True
+    yield "rondo/bin/rondo", content(build / "tools/rondo"), True
     about = f"rondo-{version}.dist-info"
     description = (ROOT / "docs/python.md").read_text(encoding="utf-8")
     yield f"{about}/METADATA", METADATA.format(version=version, description=description).encode(), False
-    yield f"{about}/WHEEL", WHEEL.format(tag=tag).encode(), False
+    yield f"{about}/WHEEL", WHEEL.format(tag=tag_of(platform_tag)).encode(), False
     yield f"{about}/entry_points.txt", ENTRY_POINTS.encode(), False
     yield f"{about}/LICENSE", (ROOT / "LICENSE").read_bytes(), False
 
 
+def tag_of(platform_tag):
+    return f"py3-none-{platform_tag or 'linux_' + platform.machine()}"
+
+
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         print(__doc__, file=sys.stderr)
         return 2
-    build, out = (pathlib.Path(p) for p in sys.argv[1:])
+    build, out = (pathlib.Path(p) for p in sys.argv[1:3])
+    platform_tag = sys.argv[3] if len(sys.argv) == 4 else ""
     for needed in ("engine/c/librondo.so.0", "tools/rondo"):
         if not (build / needed).exists():
             print(f"wheel.py: {build / needed} is not there; is {build} the folder of a build?", file=sys.stderr)
             return 1
     version = re.search(r"^  version: '([^']+)'", (ROOT / "meson.build").read_text(encoding="utf-8"), re.MULTILINE)[1]
-    tag = f"py3-none-linux_{platform.machine()}"
-    path = out / f"rondo-{version}-{tag}.whl"
+    path = out / f"rondo-{version}-{tag_of(platform_tag)}.whl"
     record = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
 
@@ -84,7 +89,7 @@ def main():
             info.external_attr = (0o100755 if runs else 0o100644) << 16
             archive.writestr(info, data)
 
-        for name, data, runs in contents(build, version, tag):
+        for name, data, runs in contents(build, version, platform_tag):
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             record.append(f"{name},sha256={digest},{len(data)}\n")
             add(name, data, runs)
