@@ -19,7 +19,6 @@
 #include "engine/data/audio/sound_source.h"
 #include "engine/data/audio/sound_stream.h"
 #include "engine/data/features/files.h"
-#include "engine/io/descriptor.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
 
@@ -226,16 +225,22 @@ std::string make_wav(const Waveform& audio) {
 void write_wav(const std::string& path, const Waveform& audio) {
   RONDO_CHECK(audio.sample_rate >= 1, "sample rate ", audio.sample_rate);
   const std::string wav = make_wav(audio);
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail_input(path, ": cannot be written: ", std::strerror(errno));
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) fail_input(path, ": cannot be written: ", std::strerror(errno));
+  struct stat status {};
+  const bool is_regular = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
   try {
-    write_all(file.get(), std::as_bytes(std::span(wav)), path);
+    write_all(file, std::as_bytes(std::span(wav)), path);
   } catch (const InputError&) {
-    struct stat status {};
-    // Never a device (/dev/full, a named pipe).
-    if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) std::remove(path.c_str());
+    ::close(file);
+    if (is_regular) std::remove(path.c_str());  // never a device (/dev/full, a named pipe)
     throw;
   }
+  // NFS and quotas may report a failed write only here.
+  if (::close(file) == 0 || errno == EINTR) return;
+  const int why = errno;
+  if (is_regular) std::remove(path.c_str());
+  fail_input(path, ": cannot be written: ", std::strerror(why));
 }
 
 }  // namespace rondo
