@@ -137,11 +137,13 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   if (items_.empty() || fatal) {
     const std::string list = summarize(problems_, all, noun, manifest_path_, most);
     const size_t first_line = std::min(list.find('\n'), list.size());
-    const bool advice = std::any_of(problems_.begin(), problems_.end(), [&](const auto& p) {
-      return p.kind == Kind::text || (p.kind == Kind::target && !options_.classes.empty());
-    });
-    fail_input(list.substr(0, first_line), advice ? options_.text_advice : "",
-               fatal ? "" : "; leaving them out leaves none", list.substr(first_line));
+    std::string advice;
+    for (const auto& [kind, clause] : options_.advice)
+      if (std::any_of(problems_.begin(), problems_.end(),
+                      [&](const auto& p) { return p.kind == kind; }))
+        advice += "; " + clause;
+    fail_input(list.substr(0, first_line), advice, fatal ? "" : "; leaving them out leaves none",
+               list.substr(first_line));
   }
 }
 

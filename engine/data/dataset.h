@@ -88,9 +88,8 @@ struct DatasetOptions {
   // Names of the classes 0, 1, ... of utterances; empty: the manifest has their numbers.
   std::vector<std::string> classes;
   UnknownCharacters unknown = UnknownCharacters::error;
-  // Ends the sentence about texts outside the alphabet, or names of classes that are not among
-  // `classes`: what may be done about them.
-  std::string text_advice;
+  // What may be done about utterances of a kind: a clause of the error that refuses them.
+  std::map<DatasetProblem::Kind, std::string> advice;
   BadUtterances bad = BadUtterances::error;
   std::vector<DatasetProblem::Kind> left_out;  // kinds that are skipped even if `bad` is error
 

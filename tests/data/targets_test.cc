@@ -16,7 +16,8 @@ TEST_CASE("names of classes become their numbers", "[dataset]") {
   c.features("a.npy", 5, 3);
   DatasetOptions o;
   o.target = TargetKind::utterance_class;
-  o.text_advice = "; what may be done";
+  o.advice[DatasetProblem::Kind::target] = "what may be done";
+  o.advice[DatasetProblem::Kind::unreadable] = "what another kind needs";
   const auto open = [&](const std::vector<std::string>& labels) {
     std::string lines;
     for (const std::string& label : labels)
@@ -34,8 +35,8 @@ TEST_CASE("names of classes become their numbers", "[dataset]") {
   }
   CHECK(d.classes() == 4);
   CHECK_THROWS_WITH(open({R"("one")", R"("One")"}),
-                    Contains("1 of 2 utterances") && Contains("; what may be done") &&
-                        Contains(".jsonl:2: ") &&
+                    Contains("1 of 2 utterances") && Contains("; what may be done\n") &&
+                        !Contains("another kind") && Contains(".jsonl:2: ") &&
                         Contains("its \"label\" is \"One\", no class of the model; expected "
                                  "\"one\", \"eight\", \"1\" or \"null\""));
   CHECK_THROWS_WITH(open({"1"}), Contains("its \"label\" is 1, no class of the model"));

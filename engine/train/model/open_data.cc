@@ -162,13 +162,22 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
     o.distort = config.distort;
     using Kind = DatasetProblem::Kind;
     o.left_out.push_back(Kind::too_long);
-    if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
-    if (!config.training.init_from.empty() && config.training.init_alphabet == InitAlphabet::keep)
-      o.text_advice = config.task == Task::classify
-                          ? "; --alphabet extend lets the model learn them"
-                          : "; --alphabet extend lets the model learn their characters";
-    if (config.data.text_too_long == OnBadData::skip) o.left_out.push_back(Kind::too_short);
-    if (config.data.unreadable == OnBadData::skip) o.left_out.push_back(Kind::unreadable);
+    const auto may_skip = [&](Kind kind, OnBadData chosen, const char* key) {
+      if (chosen == OnBadData::skip)
+        o.left_out.push_back(kind);
+      else
+        o.advice[kind] = str(key, "=skip leaves ", kind == Kind::unreadable ? "files" : "texts",
+                             " of this kind out");
+    };
+    may_skip(Kind::unreadable, config.data.unreadable, "data.unreadable");
+    may_skip(Kind::text, config.data.text_outside_alphabet, "data.text_outside_alphabet");
+    may_skip(Kind::too_short, config.data.text_too_long, "data.text_too_long");
+    if (!config.training.init_from.empty() && config.training.init_alphabet == InitAlphabet::keep) {
+      if (config.task != Task::classify)
+        o.advice[Kind::text] = "--alphabet extend lets the model learn their characters";
+      else if (!names.classes.empty())
+        o.advice[Kind::target] = "--alphabet extend lets the model learn them";
+    }
     o.output_frames = [model = config.model](int64_t frames) {
       return output_frames_of(model, frames);
     };
