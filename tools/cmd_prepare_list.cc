@@ -317,9 +317,9 @@ void add_csv(Command& parent) {
   command.add_option("file", o->prepare.source, "CSV or TSV; its first line names the columns")
       .required();
   command.add_option("out", o->prepare.out, "folder of the manifests").required();
-  command.add_option("--audio-column", o->audio_column, "column of the recordings' paths")
-      .required();
-  command.add_option("--text-column", o->text_column, "column of the texts").required();
+  // Without these two the table's columns are named.
+  command.add_option("--audio-column", o->audio_column, "column of the recordings' paths; needed");
+  command.add_option("--text-column", o->text_column, "column of the texts; needed");
   command.add_option("--speaker-column", o->speaker_column, "column of the speakers");
   command.add_option("--audio-folder", o->audio_folder,
                      "what paths are relative to; default: the folder of the table");

@@ -234,9 +234,9 @@ Builder training_fields(TrainingConfig& c, OptimizerOptions& optimizer) {
         "decay of an exponential moving average of the weights, used for validation; 0: none");
   b.add("metric", choice(c.metric, metric_names), any,
         "what chooses the best model, and what patience, plateau and average_best go by, on "
-        "data.dev: the error rate of characters or of words, or the loss. auto: characters where "
-        "texts have no spaces between words, else words; of classes the share of wrong ones, and "
-        "for regress the loss");
+        "data.dev: the error rate of characters or of words, or the loss. By auto it is that of "
+        "characters where texts have no spaces between words, else of words. For classes it is "
+        "the share of wrong ones, for regress the loss");
   b.add("average_best", &c.average_best, from(0, 100),
         "the final model is the mean of so many best checkpoints; 0: the best one");
   b.add("patience", &c.patience, from(0, 1e6),

@@ -288,13 +288,15 @@ def test_one_bad_entry_ends_no_import():
 
 
 def test_what_a_beginner_forgets():
-    """Which folder the recordings are in, what encoding a spreadsheet wrote, that a recording needs a text."""
+    """Which columns a table has, which folder the recordings are in, what encoding a spreadsheet wrote, that a recording needs a text."""
     with folder() as root:
         for i in range(3):
             sound(root / "clips" / f"{i}.wav", noise(0.5, seed=i))
         table = "dosya;c\u00fcmle\n" + "".join(f"{i}.wav;bir \u015fey\n" for i in range(3))
         (root / "t.csv").write_text(table, encoding="utf-8")
         words = "--audio-column", "dosya", "--text-column", "c\u00fcmle", "--dev", 0, "--test", 0
+        fails("prepare", "csv", root / "t.csv", root / "mine",
+              errs="t.csv: which of its columns holds the recordings, which the texts? It has dosya, c\u00fcmle; expected --audio-column")
         fails("prepare", "csv", root / "t.csv", root / "mine", *words,
               errs=[f"t.csv: none of its recordings is there, the first is {root}/0.wav; --audio-folder says"])
         fails("prepare", "csv", root / "t.csv", root / "mine", *words, "--audio-folder", root / "clisp", errs="clisp: cannot be read as a folder")

@@ -87,6 +87,9 @@ TEST_CASE("text files in UTF-16, with marks, compressed", "[lists]") {
       "a" + zero + "\xe9" + zero + "\xac\x20" + std::string("\x3d\xd8\0\xde", 4);
   const std::string text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
   CHECK(decoded_text("\xff\xfe" + low, "x") == text);
+  // A program took the mark of UTF-8 for a character.
+  CHECK(decoded_text("\xff\xfe\xff\xfe" + low, "x") == text);
+  CHECK(decoded_text("\xef\xbb\xbf\xef\xbb\xbfz", "x") == "z");
   std::string high = low;
   for (size_t i = 0; i + 1 < high.size(); i += 2) std::swap(high[i], high[i + 1]);
   CHECK(decoded_text("\xfe\xff" + high, "x") == text);
@@ -134,6 +137,11 @@ TEST_CASE("a table of any columns", "[lists]") {
   CHECK_THROWS_WITH(list_table(layout), Contains("did you mean 'said'?"));
   d.text("t.csv", "who;file;said\n");
   CHECK_THROWS_WITH(list_table(layout), Contains("divided otherwise: --delimiter semicolon"));
+  layout.text = {""};
+  d.text("t.csv", "file, said,\n");
+  CHECK_THROWS_WITH(list_table(layout),
+                    Contains("t.csv: which of its columns holds the recordings, which the texts? "
+                             "It has file, said, ; expected --audio-column NAME and "));
   layout.text = {"said"};
   d.text("t.csv", "file,said,said\n");
   CHECK_THROWS_WITH(list_table(layout), Contains("t.csv: has two columns 'said', expected one"));

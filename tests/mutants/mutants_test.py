@@ -156,6 +156,13 @@ class Suites(unittest.TestCase):
                 left_out = any(suites.fnmatch.fnmatchcase(path, p) for p in suites.LEFT_OUT)
                 self.assertEqual(bool(suites.commands_for(path)), not left_out, path)
 
+    def test_equivalent_mutants_are_those_of_today(self):
+        """A line of equivalent.txt whose source has changed says nothing of the new one."""
+        said = subprocess.run([sys.executable, HERE / "run", "--stale"], capture_output=True, text=True)
+        if "no Git checkout" in said.stderr:
+            self.skipTest("no Git checkout")
+        self.assertEqual((said.returncode, said.stdout, said.stderr), (0, "", ""))
+
     def test_kernels_go_to_the_backend_that_compiles_them(self):
         self.assertIn("sim", suites.commands_for("kernels/pool/pool.cu")[0])
         self.assertIn("cpu", suites.commands_for("kernels/pool/pool_simd.cc")[0])

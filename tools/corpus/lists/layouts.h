@@ -111,7 +111,8 @@ struct TableLayout {
   char delimiter = ',';
   bool quotes = true;  // how, the table shows (csv.h)
   // Names of columns in the first line or, with `header` false, their numbers from 0. A list of
-  // several counts from its end: the first that is not empty. `speaker` may be empty: none.
+  // several counts from its end: the first that is not empty. `speaker` may be empty: none. Another
+  // name that is empty is asked for, by an error that tells which columns there are.
   bool header = true;
   std::string audio;
   std::vector<std::string> text;

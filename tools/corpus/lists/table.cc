@@ -70,6 +70,9 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
       advice =
           "; its columns seem to be divided otherwise: --delimiter " + name_of_delimiter(other);
   }
+  if (wanted.empty())
+    fail_input(file, ": which of its columns holds the recordings, which the texts? It has ", names,
+               advice, "; expected --audio-column NAME and --text-column NAME");
   fail_input(file, ": has no column '", wanted, "', it has ", names, advice);
 }
 
@@ -145,7 +148,7 @@ class Table {
 
   size_t column_of(const std::vector<std::string>& header, const std::string& wanted) const {
     if (!layout_.header) return static_cast<size_t>(std::stoul(wanted));
-    const std::optional<size_t> at = find_column(header, wanted);
+    const std::optional<size_t> at = wanted.empty() ? std::nullopt : find_column(header, wanted);
     if (!at) fail_column(header, wanted, delimiter_, file_.path);
     for (size_t i = *at + 1; i < header.size(); ++i) {
       if (is_called(header[i], wanted))
