@@ -29,7 +29,6 @@
 
 #include "comm/in_process/in_process.h"
 #include "engine/cut/chunked_training.h"
-#include "engine/graph/lockstep.h"
 #include "engine/graph/recording.h"
 #include "engine/io/safetensors.h"
 #include "engine/placement.h"
@@ -37,6 +36,7 @@
 #include "engine/reduce/bucket_sums.h"
 #include "engine/reduce/tree_sums.h"
 #include "engine/session.h"
+#include "engine/steps/lockstep.h"
 #include "engine/steps/step_runner.h"
 #include "kernels/totals/totals.h"
 

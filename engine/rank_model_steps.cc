@@ -1,6 +1,7 @@
 // Updates: batches and updates that are enqueued, and what is read of them later.
 #include <algorithm>
 
+#include "engine/graph/trace.h"
 #include "engine/rank_model.h"
 #include "engine/steps/stage_messages.h"
 #include "kernels/base/dispatch.h"
@@ -53,6 +54,7 @@ size_t RankModel::lag() const {
 }
 
 void RankModel::clear_gradients() {
+  const Span span(context_, "clear gradients");
   const TensorView g = parameters_->gradients();
   device_->fill_bytes(stream_, g.data, 0, g.bytes());
 }
@@ -78,6 +80,7 @@ void RankModel::abort_sums(const std::exception& error) {
 }
 
 void RankModel::enqueue(std::span<const BatchView> parts, bool last) {
+  const Span span("forward and backward");
   RONDO_CHECK(update_, "this session was made without memory for training");
   RONDO_CHECK(!updated_, "an update must follow the batch that announced it");
   for (const BatchView& batch : parts) RONDO_CHECK(batch.layout, "a batch needs a layout");
@@ -187,6 +190,7 @@ void RankModel::put_losses(InFlight& item, const std::vector<std::vector<double>
 
 void RankModel::add_to_totals(const BoundGraph& bound, bool restart) {
   LossTotalsArgs a;
+  const Span span(context_, "sum losses");
   const TensorView losses = bound.view(training_.loss);
   a.losses = TensorView(losses.data, losses.dtype, {losses.numel()});
   a.row_count = bound.row_count(training_.loss);
@@ -249,6 +253,7 @@ std::vector<double> RankModel::run_chunks(const BatchView& batch) {
 
 // Sums over the ranks with the same stage, of gradients, totals and votes.
 void RankModel::finish_sums(const Votes& votes) {
+  const Span span("sum gradients over ranks");
   reduce_began_ = runner_->seconds_since_start();
   if (sums_) {
     if (!sums_->queued()) stream_.synchronize();
@@ -312,6 +317,7 @@ void RankModel::enqueue_update(const Votes& votes) {
 
 const StepResult& RankModel::collect() {
   RONDO_CHECK(in_flight_ > 0, "nothing is in flight");
+  const Span span("wait for results");
   InFlight& item = ring_[oldest_];
   oldest_ = (oldest_ + 1) % ring_.size();
   --in_flight_;

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "comm/group/device_group.h"
+#include "engine/graph/trace.h"
 #include "engine/part_layout.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
@@ -194,6 +195,7 @@ double Update::sum_over_ranks() {
 }
 
 void Update::update() {
+  const Span span(context_, "update weights");
   const OptimizerOptions& o = options_;
   const bool adam = o.kind != OptimizerOptions::sgd;
   if (!norm_ranks()) square(ranges_.front().gradients, squares());

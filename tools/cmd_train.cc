@@ -51,7 +51,7 @@ struct TrainOptions {
   DeviceChoice device;
   int ranks = 1;
   int stages = 0, replicas = 0, shards = 0;  // 0: as configured
-  std::string timeline;
+  std::string timeline, profile;
 };
 
 constexpr int most_ranks = 256;  // as threads: each has some more of its own
@@ -340,7 +340,7 @@ int run_train(const TrainOptions& given) {
     std::fputs(to_toml(config).c_str(), stdout);
     return 0;
   }
-  require_folder_of(o.timeline);
+  for (const std::string& path : {o.timeline, o.profile}) require_folder_of(path);
   // Training does not end because nobody reads its messages any more; main() tells of it at the
   // end.
   ::signal(SIGPIPE, SIG_IGN);
@@ -348,6 +348,7 @@ int run_train(const TrainOptions& given) {
   t.start = start_of(o);
   t.lockstep = o.lockstep;
   t.timeline = o.timeline;
+  t.profile = o.profile;
   t.version = str(RONDO_VERSION, " (sources ", build_id, ")");
   t.out = stdout;
   // Until the first question there is nothing to save, and a signal ends the process.
@@ -444,6 +445,9 @@ void add_train(Command& program) {
       .range(1, 4096);
   command.add_option("--timeline", o->timeline,
                      "draw what every rank did in the last update, as SVG");
+  command.add_option("--profile", o->profile,
+                     "write what host and device did in a few updates, as a trace for "
+                     "ui.perfetto.dev");
   command.add_flag("--lockstep-ref", o->lockstep,
                    "run every kernel beside its reference and stop at the first difference (slow)");
   command.add_flag("--json", o->json, "at the end a line of JSON, for scripts");

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/graph/trace.h"
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/error.h"
 
@@ -140,7 +141,9 @@ void BoundGraph::load(const BatchView& b) {
 }
 
 void BoundGraph::run_node(size_t i) {
-  if (thunks_[i]) thunks_[i](context_);
+  if (!thunks_[i]) return;
+  const Span span(*this, i);
+  thunks_[i](context_);
 }
 
 Thunk BoundGraph::bind_part(size_t index, const Node& as) {

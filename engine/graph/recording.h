@@ -2,10 +2,12 @@
 //
 // The first run() does the work as it is: kernels are loaded then, which a recording must not see.
 // The second records it, and from then on the record is launched. What the work names (memory,
-// arguments) must stay as long as the Recording does. On devices that cannot record, every run()
-// does the work. One thread at a time.
+// arguments) must stay as long as the Recording does. On devices that cannot record, and while a
+// Trace looks at each piece of it (engine/graph/trace.h), run() does the work. One thread at a
+// time.
 #pragma once
 
+#include "engine/graph/trace.h"
 #include "kernels/base/device.h"
 #include "kernels/base/op.h"
 
@@ -16,8 +18,9 @@ class Recording {
   // `work()` enqueues on context.stream, and nothing but that may differ from call to call.
   template <class Work>
   void run(const Context& context, const Work& work) {
-    if (recorded_) return recorded_.launch(*context.stream);
-    if (!has_run_ || !context.device->can_capture()) {
+    const bool traced = Trace::current() != nullptr;
+    if (recorded_ && !traced) return recorded_.launch(*context.stream);
+    if (!has_run_ || traced || !context.device->can_capture()) {
       work();
       has_run_ = true;
       return;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "engine/graph/trace.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -209,6 +210,9 @@ void BucketSums::sum_gradients() {
     times_.exposed += seconds_since(begin);
     times_.communication +=
         std::chrono::duration<double>(flight.work.end() - flight.work.start()).count();
+    if (Trace* const trace = Trace::current()) {
+      trace->add(TraceSpan::Track::messages, "gradients", flight.work.start(), flight.work.end());
+    }
     if (!in_place_) copy(flight, Copy::unpack);
   }
   launched_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/graph/trace.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 
@@ -149,6 +150,9 @@ void DeviceBucketSums::applied() {
     std::exchange(f.work, Work()).wait();
     f.ended.synchronize();
     times_.communication += f.ended.seconds_since(f.began);
+    if (Trace* const trace = Trace::current()) {
+      trace->add(TraceSpan::Track::messages, "gradients", f.began, f.ended);
+    }
     if (f.ended.seconds_since(*u.end) > 0) u.end = &f.ended;
   }
   times_.exposed += u.end->seconds_since(u.computed);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/graph/trace.h"
 #include "engine/reduce/host_array.h"
 #include "kernels/base/error.h"
 #include "kernels/totals/totals.h"
@@ -63,7 +64,11 @@ void GroupSums::sum_gradients() {
   const TensorView view(values.data(), DType::f32, {static_cast<int64_t>(values.size())});
   const auto begin = CommClock::now();
   group().all_reduce(view, Reduction::sum).wait();
-  const std::chrono::duration<double> took = CommClock::now() - begin;
+  const auto end = CommClock::now();
+  if (Trace* const trace = Trace::current()) {
+    trace->add(TraceSpan::Track::messages, "gradients", begin, end);
+  }
+  const std::chrono::duration<double> took = end - begin;
   times_.communication += took.count();
   times_.exposed += took.count();
   array_->store(stream());

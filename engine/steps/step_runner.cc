@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/graph/trace.h"
 #include "engine/steps/stage_messages.h"
 #include "kernels/base/error.h"
 
@@ -331,6 +332,7 @@ void StepRunner::act(const Action& a) {
     timeline_.set_start(place, CommClock::now());
     timeline_.set_end(place, CommClock::now());
   } else if (is_send(a.kind)) {
+    const Span span("give to another stage");
     const bool up = goes_up(a.kind);
     traffic_->send(message(a, up, other_stage(a)), bound_of(a));
   }
@@ -469,6 +471,7 @@ void StepRunner::run_nodes(std::span<const Step> stretch, const StepHooks& hooks
 }
 
 void StepRunner::exchange(const Step& step, const NodeDone& done) {
+  const Span span("exchange between shards");
   const Action& a = step.action;
   const size_t place = exchanges_[static_cast<size_t>(step.exchange)];
   const SequenceShards::Exchange& e = shards_->exchanges()[place];
@@ -507,6 +510,7 @@ void StepRunner::add_losses(int micro_batch, LossTotals& totals, std::vector<dou
 void StepRunner::receive_inputs(const Action& a) {
   if (!reads_message(a.kind)) return;
   if (shards_) shards_->post_leaving(SequenceShards::Leaving::all);
+  const Span span("take from another stage");
   const StageMessage m = message(a, a.kind == Kind::forward, stage_);
   RONDO_CHECK(traffic_->expects(m), describe(a), " has no input");
   traffic_->take(m, bound_of(a));

@@ -14,6 +14,8 @@ bool asks_for(Way way, const Config& config, const TrainerOptions& options) {
       return p.sequence > 1;
     case Way::timeline:
       return !options.timeline.empty();
+    case Way::profile:
+      return !options.profile.empty();
     case Way::tbptt:
       return config.training.tbptt > 0;
     case Way::lockstep:
@@ -47,6 +49,9 @@ std::span<const Refusal> refusals() {
       {Way::timeline,
        {Way::async, Way::world_invariant, Way::tbptt, Way::lockstep},
        "the picture is of ranks that work in step, on whole sequences or shards of them"},
+      {Way::profile,
+       {Way::async, Way::lockstep},
+       "it shows updates that all ranks make together, as fast as they can"},
       {Way::lockstep, {Way::tbptt}, "it compares whole batches"},
       {Way::divide_optimizer, {Way::world_invariant}, "whose sums every rank makes of all weights"},
       {Way::divide_optimizer, {Way::async}, "where every rank updates all weights"},
@@ -64,6 +69,8 @@ std::string name_of(Way way) {
       return "parallel.sequence";
     case Way::timeline:
       return "--timeline";
+    case Way::profile:
+      return "--profile";
     case Way::tbptt:
       return "training.tbptt";
     case Way::lockstep:

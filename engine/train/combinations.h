@@ -18,6 +18,7 @@ enum class Way : uint8_t {
   pipeline,          // parallel.pipeline
   sequence,          // parallel.sequence
   timeline,          // --timeline
+  profile,           // --profile
   tbptt,             // training.tbptt
   lockstep,          // --lockstep-ref
   world_invariant,   // parallel.deterministic = "world_invariant"

@@ -24,6 +24,7 @@ std::vector<OutputFile> outputs(const Config& config, const TrainerOptions& opti
   std::vector<OutputFile> all;
   all.emplace_back(log_of(config), config.training.log.empty() ? "the log" : "training.log");
   all.emplace_back(options.timeline, "--timeline");
+  all.emplace_back(options.profile, "--profile");
   all.emplace_back(run / "model.safetensors", "the best model");
   all.emplace_back(run / "learning_curve.svg", "the learning curve");
   // A run that goes on may be given the settings that it wrote itself.
@@ -102,10 +103,10 @@ std::vector<std::string> remove_leftovers(const Config& config) {
 }
 
 void require_apart_from_data(const TrainerOptions& options, const ManifestDataset& data) {
-  const OutputFile timeline(options.timeline, "--timeline");
+  const OutputFile drawn[] = {{options.timeline, "--timeline"}, {options.profile, "--profile"}};
   for (int64_t i = 0; i < data.size(); ++i) {
     const ManifestEntry& e = data.entry(i);
-    timeline.require_not(e.path, name_of(e.kind));
+    for (const OutputFile& file : drawn) file.require_not(e.path, name_of(e.kind));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/state/elastic_progress.h"
+#include "engine/train/state/profile.h"
 #include "engine/train/state/run_learning_rate.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
@@ -152,8 +153,11 @@ class Trainer {
     if (!stopped_ && !at_all)
       report_->message(str("nothing is left to do: the run has come to the end that ", over_by(),
                            " sets; a larger value goes on"));
+    if (!options_.profile.empty()) profile_.emplace(options_.profile, model_->context(), ranks_);
     while (!done) {
+      if (profile_) profile_->before_update(s_.state.step + 1);
       const bool epoch_ends = update(batches);
+      if (profile_ && profile_->complete(s_.state.step)) finish_profile();
       done = finished();
       if (!keeps || (apart && done)) continue;
       if (s_.dev && (epoch_ends || validation_is_due(s_.state.step) || is_over())) {
@@ -167,6 +171,7 @@ class Trainer {
     results_->settle(0);
     if (apart && at_all) come_together();
     if (trouble()) stop_in_trouble();
+    if (profile_) finish_profile();
     if (at_all && !options_.timeline.empty()) {
       draw_timeline(ranks_, config_, strategy_, s_.state.step, options_.timeline);
       if (ranks_.first()) report_->message("timeline: " + options_.timeline);
@@ -186,6 +191,13 @@ class Trainer {
     s.input_wait_share = batches.wait_seconds() / std::max(now_seconds() - began, 1e-9);
     s.stopped_by_signal = stopped_;
     return s;
+  }
+
+  void finish_profile() {
+    results_->settle(0);
+    const std::string shown = profile_->finish(s_.state.step);
+    profile_.reset();
+    if (ranks_.first()) report_->message(shown);
   }
 
   // What the ranks that were here before have not done.
@@ -275,6 +287,7 @@ class Trainer {
 
   // One update; whether it was the epoch's last.
   bool update(TrainingBatches& batches) {
+    const Span span("update");
     const double began = now_seconds(), waited_before = batches.wait_seconds();
     const double rate = learning_rate_.rate(s_.state);
     model_->optimizer().set_learning_rate(rate);
@@ -361,6 +374,7 @@ class Trainer {
   }
 
   void draw(TrainingBatches& batches) {
+    const Span span("wait for data");
     const auto n = static_cast<size_t>(share().own.size());
     parts_.clear();
     hosts_.resize(n);
@@ -534,7 +548,8 @@ class Trainer {
   AsyncRanks* async_ = nullptr;  // likewise; nullptr: ranks update together
   std::unique_ptr<RunKeeper> keeper_;
   std::unique_ptr<ResultsInFlight> results_;
-  std::vector<double> votes_;  // of all ranks, as of the last update
+  std::optional<Profile> profile_;  // of updates that are still to come
+  std::vector<double> votes_;       // of all ranks, as of the last update
   SameBatches same_batches_;
   ElasticProgress progress_;
   const Ranks alone_;  // this one

@@ -70,7 +70,7 @@ struct TrainerOptions {
   std::function<bool()> stop_pending = {};
   ProcessGroup* group = nullptr;   // borrowed; nullptr: a single rank
   Transport* transport = nullptr;  // borrowed; that of the group, where there is one
-  std::string timeline;            // of the last update, as SVG; empty: none
+  std::string timeline, profile;   // files: the last update as SVG; some as a trace; empty: none
   DeviceGroup* sums = nullptr;     // borrowed; of the same ranks, if they are on devices
   DeviceGroupMaker devices = {};   // for pipelines on devices; see RankGrid
   int threads = 0;                 // of this rank; 0: training.threads

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "engine/graph/bucket.h"
-#include "engine/graph/lockstep.h"
 #include "engine/graph/memory_layout.h"
+#include "engine/steps/lockstep.h"
 #include "kernels/base/cpu/parallel.h"
 #include "tests/catch.h"
 #include "tests/engine/gradient_check.h"

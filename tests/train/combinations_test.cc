@@ -28,6 +28,9 @@ void ask_for(Way way, Run& run) {
     case Way::timeline:
       run.options.timeline = "timeline.svg";
       break;
+    case Way::profile:
+      run.options.profile = "trace.json";
+      break;
     case Way::tbptt:
       run.config.training.tbptt = 5;
       break;
@@ -61,8 +64,8 @@ std::string refusal(const std::vector<Way>& ways) {
 }
 
 const std::vector<Way> all_ways = {
-    Way::pipeline,        Way::sequence,         Way::timeline, Way::tbptt,  Way::lockstep,
-    Way::world_invariant, Way::divide_optimizer, Way::async,    Way::plateau};
+    Way::pipeline, Way::sequence,        Way::timeline,         Way::profile, Way::tbptt,
+    Way::lockstep, Way::world_invariant, Way::divide_optimizer, Way::async,   Way::plateau};
 
 std::string table() {
   std::string rows = "|  | does not go with | because |\n|---|---|---|\n";

@@ -1,4 +1,4 @@
-#include "engine/graph/lockstep.h"
+#include "engine/steps/lockstep.h"
 
 #include <algorithm>
 #include <cmath>
