@@ -45,7 +45,8 @@ typedef enum rondo_status {
   RONDO_OK = 0,
   RONDO_INVALID = 1,    // what came from outside is wrong: a file, data, an argument
   RONDO_NO_MEMORY = 2,  // of the host or of a device
-  RONDO_FAILED = 3      // anything else
+  RONDO_FAILED = 3,     // anything else
+  RONDO_STOPPED = 4     // because a function of the caller's said so
 } rondo_status;
 
 // Of the last call in this thread that failed.
@@ -112,6 +113,13 @@ RONDO_API void rondo_state_free(rondo_state* state);
 RONDO_API rondo_status rondo_state_set_decoder(rondo_state* state, const rondo_decoder* decoder);
 // Gives back the memory that long inputs have taken, which otherwise stays for the next.
 RONDO_API rondo_status rondo_state_trim(rondo_state* state);
+
+// Called by rondo_run() when it begins, and between the pieces of recordings of more than a minute:
+// `done` seconds of sound are computed, of `whole`. Not 0 ends rondo_run() with RONDO_STOPPED.
+typedef int (*rondo_progress)(void* user, double done, double whole);
+// NULL: nobody wants to know.
+RONDO_API rondo_status rondo_state_set_progress(rondo_state* state, rondo_progress progress,
+                                                void* user);
 
 // Strides as in rondo_matrix. A padded batch is inputs whose data begin at its rows.
 typedef struct rondo_input {

@@ -31,6 +31,8 @@ struct rondo_model {
 
 struct rondo_state {
   rondo::Recognizer recognizer;
+  rondo_progress progress = nullptr;
+  void* progress_user = nullptr;
 };
 
 struct rondo_vocabulary {
@@ -84,6 +86,9 @@ namespace rondo::c {
 
 // The device of this name; NULL: the CPU. Throws InputError.
 DeviceId device_of(const char* name);
+
+// What a function of the caller's asked for.
+struct Stopped {};
 
 // Runs `work`; what it throws becomes the thread's message and a status.
 rondo_status guarded(const std::function<void()>& work);

@@ -76,8 +76,10 @@ bool is_long(const Waveform& audio, const Model& model) {
 // Inputs that go through the model together, and those that are too long for it.
 class Run {
  public:
-  Run(Recognizer& model, std::span<const rondo_input> inputs)
-      : model_(model), found_(inputs.size()) {
+  Run(rondo_state& state, std::span<const rondo_input> inputs)
+      : state_(state), model_(state.recognizer), found_(inputs.size()) {
+    for (const rondo_input& in : inputs) whole_ += seconds_of(in);
+    tell(0);
     for (size_t i = 0; i < inputs.size(); ++i) {
       try {
         add(inputs[i], i);
@@ -97,14 +99,27 @@ class Run {
   }
 
  private:
+  static double seconds_of(const rondo_input& in) {
+    const bool sound = in.kind == RONDO_SAMPLES && in.sample_rate > 0 && in.rows > 0;
+    return sound ? static_cast<double>(in.rows) / in.sample_rate : 0;
+  }
+
+  void tell(double more) const {
+    if (!state_.progress) return;
+    if (state_.progress(state_.progress_user, done_ + more, whole_) != 0) throw Stopped();
+  }
+
   void add(const rondo_input& in, size_t at) {
     Matrix x;
     if (in.kind == RONDO_SAMPLES) {
       const int32_t rate = model_.description().config.features.rate;
       Waveform audio = waveform_of(in, rate);
       if (kind_of(model_.description()) == RONDO_SAMPLES && is_long(audio, model_.model())) {
-        found_[at] = result_of(model_.decode(long_outputs(model_, std::move(audio), {})),
+        PieceOptions pieces;
+        pieces.progress = [this](double seconds) { tell(seconds); };
+        found_[at] = result_of(model_.decode(long_outputs(model_, std::move(audio), pieces)),
                                model_.frame_seconds());
+        done_ += seconds_of(in);
         return;
       }
       x = model_.features(audio);
@@ -122,7 +137,9 @@ class Run {
     place_.push_back(at);
   }
 
+  const rondo_state& state_;
   Recognizer& model_;
+  double done_ = 0, whole_ = 0;  // seconds of sound
   std::vector<Matrix> features_;
   std::vector<size_t> place_;  // of each of them among the inputs
   std::vector<std::unique_ptr<rondo_result>> found_;
@@ -195,6 +212,14 @@ rondo_status rondo_state_trim(rondo_state* state) {
   });
 }
 
+rondo_status rondo_state_set_progress(rondo_state* state, rondo_progress progress, void* user) {
+  return guarded([&] {
+    require_given(state, "state");
+    state->progress = progress;
+    state->progress_user = user;
+  });
+}
+
 rondo_status rondo_run(rondo_state* state, const rondo_input* inputs, size_t count,
                        rondo_result** results) {
   if (results) std::fill_n(results, count, nullptr);
@@ -203,8 +228,7 @@ rondo_status rondo_run(rondo_state* state, const rondo_input* inputs, size_t cou
     if (count == 0) return;
     require_given(inputs, "inputs");
     require_given(results, "results");
-    std::vector<std::unique_ptr<rondo_result>> found =
-        Run(state->recognizer, {inputs, count}).results();
+    std::vector<std::unique_ptr<rondo_result>> found = Run(*state, {inputs, count}).results();
     for (size_t i = 0; i < count; ++i) results[i] = found[i].release();
   });
 }

@@ -36,6 +36,8 @@ rondo_status guarded(const std::function<void()>& work) {
     return failed(RONDO_NO_MEMORY, "there is not enough memory");
   } catch (const std::exception& e) {
     return failed(RONDO_FAILED, e.what());
+  } catch (const Stopped&) {
+    return failed(RONDO_STOPPED, "the caller's function has stopped it");
   } catch (...) {
     return failed(RONDO_FAILED, "something was thrown that is no exception of C++'s library");
   }

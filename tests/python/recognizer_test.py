@@ -260,6 +260,32 @@ class Recognition(unittest.TestCase):
         # On a busy machine a thread may have to wait for others, too.
         self.assertTrue(any(longest_pause() < 0.5 for _ in range(8)))
 
+    def test_progress(self):
+        long = np.concatenate([tones(9300 + i)[1] for i in range(30)] * 6)
+        seconds, calls = len(long) / self.recognizer.info.sample_rate, []
+        self.assertGreater(seconds, 60)
+        text = self.recognizer.transcribe(long).text
+        self.assertEqual(self.recognizer.transcribe(long, progress=lambda *told: calls.append(told)).text, text)
+        done = [told[0] for told in calls]
+        self.assertEqual((done[0], done), (0, sorted(done)))
+        self.assertTrue(any(0 < d < seconds for d in done), done)
+        self.assertTrue(all(abs(whole - seconds) < 1e-6 for _, whole in calls), calls)
+
+        def stop(done, _):
+            if done > 0:
+                raise LookupError("enough")
+
+        with self.assertRaisesRegex(LookupError, "enough"):
+            self.recognizer.transcribe(long, progress=stop)
+        self.assertEqual(self.recognizer.transcribe(long).text, text)  # nobody is asked any more
+
+    def test_interrupt(self):
+        self.assertIsNotNone(signal.getsignal(signal.SIGINT))
+        long = np.concatenate([tones(9300 + i)[1] for i in range(30)] * 12)
+        # Between two calls of the progress, as Ctrl-C comes.
+        with self.assertRaises(KeyboardInterrupt):
+            self.recognizer.transcribe(long, progress=lambda done, _: done == 0 and os.kill(os.getpid(), signal.SIGINT))
+
     def test_fork(self):
         subprocess.run([sys.executable, "-c", FORK, model(), corpus() / "9000.wav"], check=True, timeout=200)
 

@@ -360,7 +360,7 @@ TEST_CASE("the outputs of a long recording are those of the whole, however it is
   for (const Config& config : {streams, looks_ahead}) {
     Recognizer model(write_model(folder, config), DeviceId{});
     const std::vector<float> whole = model.transcribe(audio).logits;
-    for (const PieceOptions o : {PieceOptions{1, 0.25}, PieceOptions{0.5, 0.4}})
+    for (const PieceOptions& o : {PieceOptions{1, 0.25}, PieceOptions{0.5, 0.4}})
       CHECK(long_outputs(model, audio, o) == whole);
   }
 }

@@ -63,10 +63,13 @@ std::unique_ptr<OutputStream> stream_of(Recognizer& model) {
 class PiecewiseOutputs {
  public:
   PiecewiseOutputs(Recognizer& model, const Matrix& features, const PieceOptions& o)
-      : model_(model), features_(features), block_(model.session().subsampling()) {
-    const double hop = model.description().config.features.hop_ms / 1000;
+      : model_(model),
+        features_(features),
+        block_(model.session().subsampling()),
+        hop_(model.description().config.features.hop_ms / 1000),
+        progress_(o.progress) {
     const auto blocks = [&](double seconds) {
-      return static_cast<int64_t>(std::ceil(seconds / hop / static_cast<double>(block_)));
+      return static_cast<int64_t>(std::ceil(seconds / hop_ / static_cast<double>(block_)));
     };
     const int64_t own = std::max<int64_t>(blocks(o.seconds), 1) * block_;
     const int64_t context = blocks(o.context) * block_;
@@ -88,6 +91,7 @@ class PiecewiseOutputs {
   std::vector<float> run() {
     constexpr int64_t together = 16000;  // frames
     for (size_t next = 0; next < pieces_.size();) {
+      if (progress_) progress_(static_cast<double>(pieces_[next].own.first) * hop_);
       std::vector<Matrix> inputs;
       const size_t begin = next;
       for (int64_t frames = 0; next < pieces_.size() && frames < together; ++next) {
@@ -123,6 +127,8 @@ class PiecewiseOutputs {
   Recognizer& model_;
   const Matrix& features_;
   const int64_t block_;
+  const double hop_;
+  const std::function<void(double)>& progress_;
   std::vector<Piece> pieces_;
   std::vector<float> outputs_;
 };
@@ -134,9 +140,11 @@ std::vector<float> long_outputs(Recognizer& model, Waveform audio, const PieceOp
   if (const auto stream = stream_of(model)) {
     const auto step = static_cast<size_t>(audio.sample_rate);
     std::vector<float> outputs;
-    for (size_t at = 0; at < audio.samples.size(); at += step)
+    for (size_t at = 0; at < audio.samples.size(); at += step) {
+      if (o.progress) o.progress(static_cast<double>(at) / audio.sample_rate);
       stream->accept(
           std::span(audio.samples).subspan(at, std::min(step, audio.samples.size() - at)), outputs);
+    }
     stream->finish(outputs);
     return outputs;
   }

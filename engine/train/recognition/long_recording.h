@@ -10,6 +10,7 @@
 // Errors: InputError for models of other tasks or of ready features. One thread at a time.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/train/recognition/recognizer.h"
@@ -17,11 +18,11 @@
 namespace rondo {
 
 struct PieceOptions {
-  double seconds = 30, context = 3;  // both are rounded up to whole output frames
+  double seconds = 30, context = 3;                // both are rounded up to whole output frames
+  std::function<void(double done)> progress = {};  // told the seconds; what it throws ends the call
 };
 
-// [frames, classes]; the features of the whole recording are in memory meanwhile, 32 kB a second
-// for 80 of them every 10 ms.
+// [frames, classes]. The features of the whole recording are in memory meanwhile.
 std::vector<float> long_outputs(Recognizer& model, Waveform audio, const PieceOptions& options);
 
 }  // namespace rondo

@@ -73,8 +73,7 @@ class Recognizer {
   // faster than one after the other and give the same bits. InputError for other columns than the
   // model reads, for outputs that are not numbers, and, unless the task is ctc, for no frames.
   std::vector<Prediction> predict(std::vector<Matrix> features);
-  // Of a recording. None (0 frames) of digital silence for a ctc model, which has hardly met that
-  // in training, or, where each recording is normalised by itself, takes it for the mean of speech.
+  // Of a recording. None (0 frames) of digital silence for a ctc model, which has hardly met that.
   Matrix features(const Waveform& audio) const;
   // Of the image of a line, which `name` stands for in messages. None (0 frames) of a blank one,
   // which gets empty text.

@@ -19,4 +19,4 @@
 
 static char folder[600];
 
-static void path_of(char* path, const char* name) { snprintf(path, 700, "%s/%s", folder, name); }
+static inline void path_of(char* path, const char* name) { snprintf(path, 700, "%s/%s", folder, name); }

@@ -506,6 +506,53 @@ static void ctc(void) {
   FAILS(rondo_ctc_loss(&b, loss), "classes 0");
 }
 
+struct told {
+  int calls;
+  double last, whole, stop_at;
+};
+static int on_progress(void* user, double done, double whole) {
+  struct told* t = user;
+  CHECK(done >= t->last && done <= whole);
+  t->calls++;
+  t->last = done;
+  t->whole = whole;
+  return t->stop_at > 0 && done >= t->stop_at;
+}
+
+// Of a recording of more than a minute, and of a short one beside it.
+static void progress(const rondo_model* model) {
+  enum { most = 70 * tone_rate + room };
+  static float sound[most], small[room];
+  char text[most_letters + 1];
+  size_t n = 0;
+  for (uint32_t i = 0; n < 70 * tone_rate; ++i) n += make_tones(7000 + i, text, sound + n);
+  const rondo_input inputs[2] = {samples_of(sound, n),
+                                 samples_of(small, make_tones(9000, text, small))};
+  rondo_state* state;
+  rondo_result *plain[2], *found[2];
+  OK(rondo_state_new(model, 1, &state));
+  OK(rondo_run(state, inputs, 2, plain));
+  struct told told = {0};
+  OK(rondo_state_set_progress(state, on_progress, &told));
+  OK(rondo_run(state, inputs, 2, found));
+  CHECK(told.calls > 2 && told.last > 30 && told.last < 75);
+  CHECK(fabs(told.whole - (double)(inputs[0].rows + inputs[1].rows) / tone_rate) < 1e-9);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(strcmp(rondo_result_text(plain[i]), rondo_result_text(found[i])) == 0);
+    rondo_result_free(found[i]);
+  }
+  told = (struct told){.stop_at = 20};
+  CHECK(rondo_run(state, inputs, 2, found) == RONDO_STOPPED && !found[0] && !found[1]);
+  CHECK(told.last >= 20 && told.last < 75);
+  OK(rondo_state_set_progress(state, NULL, NULL));
+  OK(rondo_run(state, inputs, 1, found));
+  CHECK(strcmp(rondo_result_text(plain[0]), rondo_result_text(found[0])) == 0);
+  FAILS(rondo_state_set_progress(NULL, on_progress, NULL), "state is NULL");
+  rondo_result_free(found[0]);
+  for (int i = 0; i < 2; ++i) rondo_result_free(plain[i]);
+  rondo_state_free(state);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2 && strlen(argv[1]) < sizeof folder);
   strcpy(folder, argv[1]);
@@ -517,6 +564,7 @@ int main(int argc, char** argv) {
   train();
   rondo_model* model = open_model();
   transcribe(model);
+  progress(model);
   share(model);
   after_fork(model);
   decode(model);

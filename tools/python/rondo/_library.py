@@ -33,7 +33,11 @@ class NoMemoryError(Error, MemoryError):
     """There is not enough memory, of the machine or of a device."""
 
 
-_ERRORS = {1: InvalidError, 2: NoMemoryError}
+class StoppedError(Error):
+    """A function of the caller's has stopped it."""
+
+
+_ERRORS = {1: InvalidError, 2: NoMemoryError, 4: StoppedError}
 
 
 # ---- Structures, as c.h has them; tests/embed/c/sizes.txt has their sizes
@@ -111,6 +115,7 @@ Message = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 Stepped = ctypes.CFUNCTYPE(None, c_void_p, POINTER(TrainingStep))
 Validated = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Validation))
 Stop = ctypes.CFUNCTYPE(c_int, c_void_p)
+Progress = ctypes.CFUNCTYPE(c_int, c_void_p, c_double, c_double)
 
 
 class TrainOptions(ctypes.Structure):
@@ -153,6 +158,7 @@ _CHECKED: dict[str, list[Any]] = {
     "model_get_info": [c_void_p, POINTER(ModelInfo), c_size_t],
     "state_new": [c_void_p, c_int32, _OUT],
     "state_set_decoder": [c_void_p, c_void_p],
+    "state_set_progress": [c_void_p, Progress, c_void_p],
     "state_trim": [c_void_p],
     "run": [c_void_p, POINTER(Input), c_size_t, _OUT],
     "vocabulary_open": [c_char_p, c_int32, c_char_p, _OUT],

@@ -21,6 +21,7 @@ from .decoding import Decoder, Path, Vocabulary
 _TASKS = ("ctc", "classify", "regress")
 _FEATURES, _SAMPLES, _IMAGE = 0, 1, 2
 _KINDS = ("features", "samples", "image")
+Progress = Callable[[float, float], object]
 
 
 class ModelInfo(NamedTuple):
@@ -82,6 +83,28 @@ class _State:
             lib.state_set_decoder(self.owner, wanted)
             self._decoder = wanted
 
+    @contextmanager
+    def telling(self, progress: Optional[Progress]) -> Iterator[None]:
+        """What is computed within tells `progress`. Python's signals are heard there, even without one."""
+        raised: list[BaseException] = []
+
+        def tell(_: Any, done: float, whole: float) -> int:
+            try:
+                if progress is not None:
+                    progress(done, whole)
+            except BaseException as e:  # it must not go through the library
+                raised.append(e)
+            return len(raised)
+
+        function = c.Progress(tell)
+        lib.state_set_progress(self.owner, function, None)
+        try:
+            yield
+        except c.StoppedError:
+            raise raised[0] from None
+        finally:
+            lib.state_set_progress(self.owner, c.Progress(0), None)
+
 
 class Recognizer(Handle):
     """A model that `rondo train` made.
@@ -137,31 +160,34 @@ class Recognizer(Handle):
             if not self.closed:
                 self._idle.append(state)
 
-    def transcribe(self, recording: Any, sample_rate: Optional[int] = None, *,
-                   decoder: Optional[Decoder] = None) -> Result:
+    def transcribe(self, recording: Any, sample_rate: Optional[int] = None, *, decoder: Optional[Decoder] = None,
+                   progress: Optional[Progress] = None) -> Result:
         """What is said or written in one input.
 
         recording: the path of a WAVE file; samples [samples], of floats in [-1, 1] or int16; a grey image
             [height, width] of uint8, 0 black; or features [frames, columns] of floats.
         sample_rate: of samples, in Hz; None: the model's.
         decoder: instead of the recognizer's.
+        progress: called now and then with the seconds of sound that are done, and with all. What it raises ends the call
+            and is raised. Ctrl-C ends the call there, too.
         """
-        return self._run([recording], sample_rate, decoder, ["recording"])[0]
+        return self._run([recording], sample_rate, decoder, ["recording"], progress)[0]
 
     def transcribe_batch(self, recordings: Sequence[Any], sample_rate: Optional[int] = None, *,
-                         decoder: Optional[Decoder] = None) -> list[Result]:
+                         decoder: Optional[Decoder] = None, progress: Optional[Progress] = None) -> list[Result]:
         """transcribe() of several, which is faster than one after the other and gives the same bits."""
-        return self._run(recordings, sample_rate, decoder, [f"recordings[{i}]" for i in range(len(recordings))])
+        names = [f"recordings[{i}]" for i in range(len(recordings))]
+        return self._run(recordings, sample_rate, decoder, names, progress)
 
-    def _run(self, given: Sequence[Any], rate: Optional[int], decoder: Optional[Decoder],
-             names: list[str]) -> list[Result]:
+    def _run(self, given: Sequence[Any], rate: Optional[int], decoder: Optional[Decoder], names: list[str],
+             progress: Optional[Progress]) -> list[Result]:
         if not given:
             return []
         model_rate = self.info.sample_rate
         pairs = [_input_of(x, rate, model_rate, name) for x, name in zip(given, names)]
         inputs = (c.Input * len(pairs))(*(i for i, _ in pairs))
         found = (ctypes.c_void_p * len(pairs))()
-        with self._state(decoder) as state:
+        with self._state(decoder) as state, state.telling(progress):
             lib.run(state.owner, inputs, len(pairs), found)
         return [Result(Owner(pointer, lib.result_free)) for pointer in found if pointer is not None]
 
