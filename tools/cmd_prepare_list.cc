@@ -317,9 +317,12 @@ void add_csv(Command& parent) {
   command.add_option("file", o->prepare.source, "CSV or TSV; its first line names the columns")
       .required();
   command.add_option("out", o->prepare.out, "folder of the manifests").required();
-  // Without these two the table's columns are named.
-  command.add_option("--audio-column", o->audio_column, "column of the recordings' paths; needed");
-  command.add_option("--text-column", o->text_column, "column of the texts; needed");
+  command.add_option(
+      "--audio-column", o->audio_column,
+      "column of the recordings' paths; default: the one called path, file, audio, ...");
+  command.add_option(
+      "--text-column", o->text_column,
+      "column of the texts; default: the one called text, sentence, transcript, ...");
   command.add_option("--speaker-column", o->speaker_column, "column of the speakers");
   command.add_option("--audio-folder", o->audio_folder,
                      "what paths are relative to; default: the folder of the table");
@@ -342,8 +345,10 @@ void add_csv(Command& parent) {
     layout.folder = o->audio_folder;
     return prepare_unless_stopped([&] {
       if (!layout.folder.empty()) corpus::existing_folder(layout.folder);
-      std::vector<ListedUtterance> list = list_table(layout);
+      std::string chosen;
+      std::vector<ListedUtterance> list = list_table(layout, &chosen);
       require_a_recording(o->prepare.source, list);
+      if (!chosen.empty()) std::printf("%s\n", printable(chosen, LineBreaks::kept).c_str());
       return prepare(*o, std::move(list));
     });
   });

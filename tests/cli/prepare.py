@@ -312,6 +312,58 @@ def test_what_a_beginner_forgets():
         fails("prepare", "folder", root / "clips", root / "folder", lines=5, errs="2.wav: no text goes with it, expected 2.txt beside it")
 
 
+def test_columns_with_usual_names():
+    with folder() as root:
+        for i in range(3):
+            sound(root / "clips" / f"{i}.wav", noise(0.5, seed=i))
+        def prepared(table, *, name="t.csv", **expected):
+            (root / name).write_text(table)
+            return run("prepare", "csv", root / name, root / "mine", "--dev", 0, "--test", 0, **expected)[0]
+        rows = "".join(f"{i},clips/{i}.wav,s{i % 2},wort {i}\n" for i in range(3))
+        prepared("id,Audio_Path,speaker,Sentence\n" + rows,
+                 says=["recordings: column 'Audio_Path', --audio-column names another", "texts: column 'Sentence', --text-column names", "3 used"])
+        out = run("prepare", "csv", root / "t.csv", root / "mine", "--audio-column", "Audio_Path", "--text-column", "Sentence",
+                  "--dev", 0, "--test", 0, says="3 used", not_says="column '")[0]
+        check(paths_of(root / "mine" / "train.jsonl") == [f"../clips/{i}.wav" for i in range(3)], out)
+        # One of two is not guessed, and none is not either.
+        for header in "id,path,text,sentence", "path,file,x,text", "a,b,c,d":
+            (root / "t.csv").write_text(header + "\n" + rows)
+            fails("prepare", "csv", root / "t.csv", root / "other",
+                  errs=["which of its columns holds the recordings, which the texts? It has " + header.replace(",", ", "),
+                        "expected --audio-column NAME and --text-column NAME"])
+        (root / "t.csv").write_text("".join(f"clips/{i}.wav,wort {i}\n" for i in range(3)))
+        fails("prepare", "csv", root / "t.csv", root / "other",
+              errs="its first line is a recording's already: begin it with a line that names the columns")
+
+
+def test_recordings_as_lists_name_them():
+    """The ending left out, and paths of Windows."""
+    with folder() as root:
+        for i in range(2):
+            sound(root / "clips" / f"{i}.wav", noise(0.5, seed=i))
+        wanted = [f"../clips/{i}.wav" for i in range(2)]
+        for i, names in enumerate((["clips/0", "clips/1"], ["clips\\0.wav", ".\\clips\\1.wav"], ["clips\\0", "clips\\1"])):
+            (root / "t.csv").write_text("path,text\n" + "".join(f"{name},one\n" for name in names))
+            (root / "m.json").write_text("".join(json.dumps({"audio_filepath": name, "text": "one"}) + "\n" for name in names))
+            for kind, words in ("csv", (root / "t.csv", root / f"c{i}")), ("nemo", (root / f"n{i}", root / "m.json")):
+                run("prepare", kind, *words, "--dev", 0, "--test", 0, says="2 used")
+                check(paths_of(root / f"{kind[0]}{i}" / "train.jsonl") == wanted, kind, names)
+        # What is there by the name that is written is meant, whatever lies beside it.
+        sound(root / "clips" / "0", noise(0.5, seed=9))
+        (root / "t.csv").write_text("path,text\nclips/0,one\n")
+        run("prepare", "csv", root / "t.csv", root / "exact", "--dev", 0, "--test", 0, says="1 used")
+        check(paths_of(root / "exact" / "train.jsonl") == ["../clips/0"], "another file")
+
+
+def test_texts_with_other_endings():
+    with folder() as root:
+        for i in range(2):
+            sound(root / "clips" / f"{i}.wav", noise(0.5, seed=i))
+            (root / "clips" / f"{i}.{'txt' if i else 'lab'}").write_text("one")
+        run("prepare", "folder", root / "clips", root / "mine", "--dev", 0, "--test", 0,
+            says="0.wav: no text goes with it, expected 0.txt beside it; 0.lab is there, and is not read")
+
+
 def test_names_in_other_normal_forms():
     """Accents are characters of their own in names from some systems, and not in lists from others."""
     composed, apart = "s\u00f6z", "so\u0308z"

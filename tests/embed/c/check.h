@@ -19,4 +19,6 @@
 
 static char folder[600];
 
-static inline void path_of(char* path, const char* name) { snprintf(path, 700, "%s/%s", folder, name); }
+static inline void path_of(char* path, const char* name) {
+  snprintf(path, 700, "%s/%s", folder, name);
+}

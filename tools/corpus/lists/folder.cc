@@ -95,6 +95,16 @@ void add_group(std::span<const Found> group, bool speakers_in_folders,
   }
 }
 
+// Other programs call texts a.lab or a.json: which of these files, which are sorted, has the name
+// of a recording without a text.
+void name_what_is_beside(const std::vector<std::string>& files, ListedUtterance& u) {
+  if (u.finding != Finding::no_text) return;
+  const std::string stem = fs::path(u.file.path).replace_extension(".").string();
+  const auto beside = std::lower_bound(files.begin(), files.end(), stem);
+  if (beside == files.end() || !beside->starts_with(stem)) return;
+  u.problem += "; " + fs::path(*beside).filename().string() + " is there, and is not read";
+}
+
 // A recording and its text may have their names from systems that write accents in other forms.
 void join_other_forms(std::vector<ListedUtterance>& list) {
   const auto stem = [](const ListedUtterance& u) {
@@ -127,16 +137,20 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
                                          Findings* findings) {
   std::vector<NotWalked> others;
   std::vector<Found> files;
+  std::vector<std::string> passed_over;
   const auto take = [&](const fs::path& file) {
     const Use use = use_of(file.string());
-    if (use != Use::none)
+    if (use != Use::none) {
       files.emplace_back(file.string(), use);
-    else if (findings)
-      findings->add(Finding::passed_over, "", file.string());
+      return;
+    }
+    passed_over.push_back(file.string());
+    if (findings) findings->add(Finding::passed_over, "", file.string());
   };
   const fs::path root = existing_folder(folder);
   for_each_file_below(root, take, &others);
   std::sort(files.begin(), files.end());
+  std::sort(passed_over.begin(), passed_over.end());
   std::vector<ListedUtterance> list;
   // A vector that grows by itself holds everything twice for a moment.
   list.reserve(files.size() + others.size());
@@ -144,7 +158,10 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
     while (end < files.size() && files[end].stem() == files[begin].stem()) ++end;
     const size_t listed = list.size();
     add_group(std::span(files).subspan(begin, end - begin), speakers_in_folders, list);
-    for (size_t i = listed; i < list.size(); ++i) list[i].split = split_of(list[i].file.path, root);
+    for (size_t i = listed; i < list.size(); ++i) {
+      list[i].split = split_of(list[i].file.path, root);
+      name_what_is_beside(passed_over, list[i]);
+    }
     for (size_t i = begin; i < end; ++i) std::string().swap(files[i].path);
   }
   join_other_forms(list);

@@ -8,7 +8,6 @@
 #include <sstream>
 #include <utility>
 
-#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/layouts.h"
 #include "tools/corpus/lists/list_files.h"
@@ -50,7 +49,7 @@ std::string place_of(const KeyedLine& line, const fs::path& file) {
 
 // A relative path is seen from the working directory.
 std::string absolute(const std::string& path) {
-  return path_in_any_form(fs::absolute(path).lexically_normal().string());
+  return recording_called(fs::absolute(path).lexically_normal().string());
 }
 
 void require_no_command(const KeyedLine& line) {

@@ -112,7 +112,8 @@ struct TableLayout {
   bool quotes = true;  // how, the table shows (csv.h)
   // Names of columns in the first line or, with `header` false, their numbers from 0. A list of
   // several counts from its end: the first that is not empty. `speaker` may be empty: none. Another
-  // name that is empty is asked for, by an error that tells which columns there are.
+  // name that is empty: the column with a usual one; InputError that tells the columns where there
+  // is none, or several.
   bool header = true;
   std::string audio;
   std::vector<std::string> text;
@@ -120,7 +121,8 @@ struct TableLayout {
   std::string folder;  // that paths are relative to
   std::string ending;  // added to what the audio column says: ".wav"
 };
-std::vector<ListedUtterance> list_table(const TableLayout& layout);
+// *chosen: lines that say which columns were chosen by their usual names; nullptr: not wanted.
+std::vector<ListedUtterance> list_table(const TableLayout& layout, std::string* chosen = nullptr);
 
 // Layouts of well-known data sets in a folder. Common Voice: train.tsv, dev.tsv, test.tsv, clips/.
 // LJSpeech: metadata.csv, wavs/. DeepSpeech and Coqui: CSV files, which may be named train=, dev=,

@@ -5,8 +5,10 @@
 #include <charconv>
 #include <set>
 
+#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/files.h"
 #include "engine/io/descriptor.h"
+#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/read_text.h"
 
@@ -123,6 +125,26 @@ void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtte
                 : other.kind == NotWalked::Kind::no_file     ? Finding::no_file
                                                              : Finding::unreadable;
   }
+}
+
+std::string recording_called(const std::string& path) {
+  const bool of_windows = path.find('\\') != std::string::npos;
+  std::error_code ignored;
+  std::string found = path_in_any_form(path);
+  if ((!of_windows && is_recording_file(path)) || fs::exists(found, ignored)) return found;
+  std::vector<std::string> names = {path};
+  if (of_windows) {
+    std::replace(names.front().begin(), names.front().end(), '\\', '/');
+    names = {path, fs::path(names.front()).lexically_normal().string()};
+  }
+  for (const std::string& name : names) {
+    for (const char* ending :
+         {"", ".wav", ".WAV", ".flac", ".FLAC", ".mp3", ".MP3", ".ogg", ".opus", ".m4a"}) {
+      std::string other = path_in_any_form(name + ending);
+      if (fs::is_regular_file(other, ignored)) return other;
+    }
+  }
+  return found;
 }
 
 std::string split_called(std::string name) {

@@ -49,6 +49,10 @@ std::string split_called(std::string name);
 // The split that the topmost folder of a file below `root` is called by.
 std::string split_of(const std::filesystem::path& file, const std::filesystem::path& root);
 
+// A recording that a list names, as the file system has it: with accents in another form, '/' for
+// '\\', the ending that was left out. The path itself where nothing of that is there.
+std::string recording_called(const std::string& path);
+
 // Without blanks and line breaks around it.
 std::string trimmed(std::string_view text);
 

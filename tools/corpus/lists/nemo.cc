@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "engine/io/json.h"
-#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/layouts.h"
 #include "tools/corpus/lists/list_files.h"
@@ -50,7 +49,7 @@ void read_line(std::string_view line, const fs::path& folder, ListedUtterance& u
   if (!object.is_object()) fail_input("is no JSON object, expected {\"audio_filepath\": ...}");
   const std::string audio = word_in(object, "audio_filepath");
   if (audio.empty()) fail_input("names no recording, expected \"audio_filepath\"");
-  u.file.path = path_in_any_form((folder / audio).lexically_normal().string());
+  u.file.path = recording_called((folder / audio).lexically_normal().string());
   u.has_text = present(object, "text") != nullptr;
   u.text = trimmed(word_in(object, "text"));
   u.speaker = word_in(object, "speaker");

@@ -39,6 +39,32 @@ bool is_called(const std::string& column, const std::string& wanted) {
   return composed_name(trimmed(column)) == composed_name(trimmed(wanted));
 }
 
+// What columns are usually called, in lower case and without "_", "-" and blanks.
+constexpr std::array audio_names = {
+    "path",          "file", "filename", "filepath", "audio",       "audiofile", "audiopath",
+    "audiofilepath", "wav",  "wavpath",  "wavfile",  "wavfilename", "recording", "clip"};
+constexpr std::array text_names = {"text", "sentence", "transcript", "transcription"};
+
+// The one column that has a usual name.
+template <size_t n>
+std::optional<size_t> usual_column(const std::vector<std::string>& header,
+                                   const std::array<const char*, n>& names) {
+  std::optional<size_t> found;
+  for (size_t i = 0; i < header.size(); ++i) {
+    std::string plain;
+    for (const char c : header[i]) {
+      if (c >= 'A' && c <= 'Z')
+        plain += static_cast<char>(c - 'A' + 'a');
+      else if (c != '_' && c != '-' && c != ' ')
+        plain += c;
+    }
+    if (std::ranges::find(names, plain) == names.end()) continue;
+    if (found) return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
 std::optional<size_t> find_column(const std::vector<std::string>& header,
                                   const std::string& wanted) {
   for (size_t i = 0; i < header.size(); ++i)
@@ -46,8 +72,9 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
   return std::nullopt;
 }
 
+// `folder`: in which the table's recordings are.
 [[noreturn]] void fail_column(const std::vector<std::string>& header, const std::string& wanted,
-                              char delimiter, const std::string& file) {
+                              char delimiter, const std::string& file, const fs::path& folder) {
   std::vector<std::string> trimmed_names;
   std::string names;
   for (const std::string& field : header) {
@@ -65,6 +92,13 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
   } else if (!nearest.empty()) {
     advice = "; did you mean '" + nearest + "'?";
   }
+  const auto is_file = [&](const std::string& name) {
+    std::error_code ignored;
+    return !name.empty() && fs::is_regular_file(folder / name, ignored);
+  };
+  if (std::ranges::any_of(trimmed_names, is_file))
+    advice =
+        "; its first line is a recording's already: begin it with a line that names the columns";
   for (const char other : delimiters) {
     if (header.size() == 1 && other != delimiter && names.find(other) != std::string::npos)
       advice =
@@ -72,7 +106,7 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
   }
   if (wanted.empty())
     fail_input(file, ": which of its columns holds the recordings, which the texts? It has ", names,
-               advice, "; expected --audio-column NAME and --text-column NAME");
+               advice.empty() ? "; expected --audio-column NAME and --text-column NAME" : advice);
   fail_input(file, ": has no column '", wanted, "', it has ", names, advice);
 }
 
@@ -96,7 +130,7 @@ class Table {
         layout.folder.empty() ? fs::absolute(file.path).parent_path() : fs::absolute(layout.folder);
   }
 
-  void list(std::vector<ListedUtterance>& entries) {
+  void list(std::vector<ListedUtterance>& entries, std::string* chosen) {
     const Quoting quoting = layout_.quotes ? quoting_of(text_, delimiter_) : Quoting::none;
     CsvReader reader(text_, delimiter_, quoting);
     CsvRow row;
@@ -105,6 +139,14 @@ class Table {
       fail_input(file_.path, ":", row.line + skipped_, ": ", row.problem,
                  ", expected the end of the field");
     columns_ = columns_of(row.fields);
+    const auto name = [&](size_t column) { return trimmed(row.fields[column]); };
+    audio_name_ = layout_.header ? name(columns_.audio) : layout_.audio;
+    if (layout_.header && chosen && layout_.audio.empty())
+      *chosen =
+          str("recordings: column '", name(columns_.audio), "', --audio-column names another");
+    if (layout_.header && chosen && layout_.text.front().empty())
+      *chosen += str(chosen->empty() ? "" : "\n", "texts: column '", name(columns_.texts.front()),
+                     "', --text-column names another");
     const auto lines = std::count(text_.begin(), text_.end(), '\n');
     entries.reserve(entries.size() + static_cast<size_t>(lines) + 1);
     if (!layout_.header) entries.push_back(entry_of(row));
@@ -146,11 +188,14 @@ class Table {
     return best;
   }
 
-  size_t column_of(const std::vector<std::string>& header, const std::string& wanted) const {
+  template <size_t n>
+  size_t column_of(const std::vector<std::string>& header, const std::string& wanted,
+                   const std::array<const char*, n>& usual) const {
     if (!layout_.header) return static_cast<size_t>(std::stoul(wanted));
-    const std::optional<size_t> at = wanted.empty() ? std::nullopt : find_column(header, wanted);
-    if (!at) fail_column(header, wanted, delimiter_, file_.path);
-    for (size_t i = *at + 1; i < header.size(); ++i) {
+    const std::optional<size_t> at =
+        wanted.empty() ? usual_column(header, usual) : find_column(header, wanted);
+    if (!at) fail_column(header, wanted, delimiter_, file_.path, folder_);
+    for (size_t i = *at + 1; i < header.size() && !wanted.empty(); ++i) {
       if (is_called(header[i], wanted))
         fail_input(file_.path, ": has two columns '", trimmed(wanted), "', expected one");
     }
@@ -159,9 +204,12 @@ class Table {
 
   Columns columns_of(const std::vector<std::string>& first) const {
     Columns columns;
-    columns.audio = column_of(first, layout_.audio);
-    for (const std::string& name : layout_.text) columns.texts.push_back(column_of(first, name));
-    if (!layout_.speaker.empty()) columns.speaker = column_of(first, layout_.speaker);
+    columns.audio = column_of(first, layout_.audio, audio_names);
+    for (const std::string& name : layout_.text)
+      columns.texts.push_back(column_of(first, name, text_names));
+    if (!layout_.speaker.empty()) {
+      columns.speaker = column_of(first, layout_.speaker, std::array<const char*, 0>());
+    }
     columns.count = first.size();
     if (!layout_.header) {
       columns.count = columns.audio + 1;
@@ -208,12 +256,12 @@ class Table {
     const std::string audio = trimmed(field(columns_.audio));
     if (!u.problem.empty()) return u;
     if (audio.empty()) {
-      u.problem = str("names no recording in column '", layout_.audio, "'");
+      u.problem = str("names no recording in column '", audio_name_, "'");
       u.finding = Finding::names_nothing;
       return u;
     }
     u.file.path =
-        path_in_any_form((folder_ / (audio + layout_.ending)).lexically_normal().string());
+        recording_called((folder_ / (audio + layout_.ending)).lexically_normal().string());
     if (const std::string other = in_capitals(u.file.path); !other.empty()) u.file.path = other;
     for (size_t column : columns_.texts) {
       if (!field(column).empty()) u.text = trimmed(field(column));
@@ -243,13 +291,14 @@ class Table {
   int64_t skipped_ = 0;  // lines before the header
   fs::path folder_;
   Columns columns_;
+  std::string audio_name_;
 };
 
 }  // namespace
 
-std::vector<ListedUtterance> list_table(const TableLayout& layout) {
+std::vector<ListedUtterance> list_table(const TableLayout& layout, std::string* chosen) {
   std::vector<ListedUtterance> list;
-  for (const TableLayout::File& file : layout.files) Table(layout, file).list(list);
+  for (const TableLayout::File& file : layout.files) Table(layout, file).list(list, chosen);
   return list;
 }
 
