@@ -105,13 +105,14 @@ def test_pictures_that_cannot_be_read_are_named():
         line_corpus(root, books=1, each=4)
         place = root / "scans" / "book0"
         for name in "web.webp", "old.GIF":
-            (place / name).write_bytes(b"RIFF, or so")
+            (place / name).write_bytes(b"RIFF, or so" if name == "web.webp" else b"GIF89a")
             (place / name).with_suffix(".gt.txt").write_text("a")
         (place / "0.bmp").write_bytes(b"another of 0.pgm")
         (place / "lone.jp2").write_bytes(b"without a text")
         out, _ = run("prepare", "lines", root / "scans", root / "mine", says=["left out, missing or unreadable: 2 of 6"] + [
             f"{place / name}: is no image that can be read (PNG, JPEG, TIFF, PGM, PPM or PBM)" for name in ("web.webp", "old.GIF")])
-        check("0.bmp" not in out and "lone" not in out and ".png" not in out, out)
+        check(f"; it is GIF, convert it: convert {place}/old.GIF {place}/old.png (Debian: imagemagick)" in out, out)
+        check("0.bmp" not in out and "lone" not in out, out)
 
 
 def test_pages_given_as_lines_are_told():

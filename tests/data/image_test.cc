@@ -24,6 +24,8 @@
 
 using namespace rondo;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
+using namespace std::string_literals;
 
 namespace {
 
@@ -187,6 +189,14 @@ TEST_CASE("what is no whole image is named in one sentence", "[image]") {
   const GreyImage g = bar(64, 48, 10, 20);
   CHECK_THAT(failure_of(""), Contains("x.png: is empty"));
   CHECK_THAT(failure_of("hello, world"), Contains("x.png: is no image that can be read"));
+  const std::string webp = "RIFF\x10\0\0\0WEBPVP8 "s;
+  CHECK_THAT(failure_of(webp),
+             EndsWith("; it is WebP, convert it: convert x.png x.new.png (Debian: imagemagick)"));
+  CHECK_THAT(failure_of("\0\0\0\x0cjP  \r\n\x87\n"s),
+             Contains("it is JPEG 2000, convert it: opj_decompress -i x.png -o"));
+  CHECK_THAT(failure_of("%PDF-1.7\n"),
+             EndsWith("convert it: pdftoppm -r 300 -png x.png x (Debian: poppler-utils)"));
+  CHECK_THAT(failure_of("RIFF\x10\0\0\0WAVE"s), EndsWith("PGM, PPM or PBM)"));
   CHECK_THAT(failure_of("P5 3"), Contains("is truncated"));
   CHECK_THAT(failure_of("P5 3 3 255\nab"), Contains("3 x 3 pixels take 9 bytes, it has 2"));
   CHECK_THAT(failure_of("P5 0 3 255\nab"), Contains("is 0 x 3 pixels"));

@@ -186,6 +186,15 @@ TEST_CASE("gaps and open ends take what is said and not in the text") {
   CHECK(with.score(0, 1) == 0);
   CHECK(with.transcript.words.size() == 2);
   CHECK(with.transcript.words[1].begin == Approx(0.8));
+  // A gap stays one where the word behind it cannot be spelled.
+  o.unspellable = UnspellableText::skip;
+  for (const char* text : {"a * 12 c", "a 12 * c", "a * 12 * 34 c"}) {
+    INFO(text);
+    const AlignedText skipping = align(text, said, o);
+    REQUIRE(skipping.unwritten.size() == 1);
+    CHECK(skipping.unwritten[0].begin == with.unwritten[0].begin);
+    CHECK(skipping.transcript.words.size() == 2);
+  }
   // Where nothing is missing, nothing is found.
   CHECK(align("a * c", {a, 0, space, 0, c}, o).unwritten.empty());
   CHECK(align("a c", said).score(0, 1) < -9);

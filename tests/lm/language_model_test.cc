@@ -139,6 +139,11 @@ TEST_CASE("quantised weights are the means of bins of as many values", "[lm]") {
   CHECK(quantizer.code(17) == 2);
   CHECK(quantizer.code(-5) == 0);
   CHECK(quantizer.code(50) == 3);
+  // No more different ones than there are codes: each is its own, however often it is there.
+  lm::Quantizer exact;
+  for (const float v : {5.0f, 1.0f, 1.0f, 9.0f, 1.0f, 2.0f, 1.0f}) exact.add(v);
+  exact.finish(2, false);
+  CHECK(exact.centres() == std::vector<float>{1, 2, 5, 9});
   lm::Quantizer with_zero;
   for (const float v : {-4.0f, 0.0f, -3.0f, 0.0f, -2.0f, -1.0f, 1.0f, 3.0f}) with_zero.add(v);
   with_zero.finish(2, true);

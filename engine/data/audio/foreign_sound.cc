@@ -23,23 +23,13 @@ constexpr const char* program = "ffmpeg";
 // A damaged file can say that it is days long.
 constexpr size_t most_bytes = size_t{4} << 30;
 
-// For a shell, which whoever copies the command has.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+@,";
-  const std::string safe = word.starts_with("-") ? "./" + word : word;
-  if (safe.find_first_not_of(plain) == std::string::npos) return safe;
-  std::string out = "'";
-  for (const char c : safe) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string converting(const FilePart& file) {
   if (!file.is_whole()) return "convert it to WAV or FLAC";
   std::filesystem::path wav = file.path;
   wav.replace_extension(".wav");
   if (wav == file.path) wav.replace_extension(".new.wav");
-  return str("convert it: ffmpeg -i ", quoted(file.path), " ", quoted(wav.string()));
+  return str("convert it: ffmpeg -i ", word_for_shell(file.path), " ",
+             word_for_shell(wav.string()));
 }
 
 [[noreturn]] void fail(const std::string& message) {

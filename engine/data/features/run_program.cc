@@ -138,6 +138,16 @@ ProgramOutput run_program(const std::string& program, const std::vector<std::str
   return run_program(program, arguments, options);
 }
 
+std::string word_for_shell(const std::string& word) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+@,";
+  const std::string safe = word.starts_with("-") ? "./" + word : word;
+  if (safe.find_first_not_of(plain) == std::string::npos) return safe;
+  std::string out = "'";
+  for (const char c : safe) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 bool is_on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   if (!path) return false;

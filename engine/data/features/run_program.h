@@ -27,6 +27,9 @@ ProgramOutput run_program(const std::string& program, const std::vector<std::str
 ProgramOutput run_program(const std::string& program, const std::vector<std::string>& arguments,
                           std::chrono::milliseconds limit, const std::string& hint);
 
+// As a shell takes it for one word, for commands in messages that whoever reads them copies.
+std::string word_for_shell(const std::string& word);
+
 // Whether a program of this name can be run.
 bool is_on_path(const std::string& program);
 

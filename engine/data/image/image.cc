@@ -4,9 +4,11 @@
 #include <array>
 #include <cctype>
 #include <cstring>
+#include <filesystem>
 
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
+#include "engine/data/features/run_program.h"
 #include "engine/data/image/decoders.h"
 #include "engine/data/image/kept_images.h"
 #include "kernels/base/error.h"
@@ -53,12 +55,47 @@ constexpr std::array formats = std::to_array<Format>({
     {"PGM", is_pnm, pnm_info, decode_pnm},
 });
 
+// What other programs write and we do not read, and what makes one of ours of it.
+struct ForeignFormat {
+  const char* name;
+  size_t at;  // where `magic` lies
+  std::string_view magic;
+  const char *program, *package, *ending;  // as Debian calls them; of what is made
+};
+constexpr std::array foreign_formats = std::to_array<ForeignFormat>({
+    {"WebP", 8, "WEBP", "convert", "imagemagick", ".png"},
+    {"GIF", 0, "GIF8", "convert", "imagemagick", ".png"},
+    {"BMP", 0, "BM", "convert", "imagemagick", ".png"},
+    {"Photoshop (psd)", 0, "8BPS", "convert", "imagemagick", ".png"},
+    {"HEIF (heic, avif)", 4, "ftyp", "heif-convert", "libheif-examples", ".png"},
+    {"JPEG 2000", 4, "jP  ", "opj_decompress", "libopenjp2-tools", ".png"},
+    {"JPEG 2000", 0, "\xff\x4f\xff\x51", "opj_decompress", "libopenjp2-tools", ".png"},
+    {"PDF", 0, "%PDF", "pdftoppm -r 300 -png", "poppler-utils", ""},
+    {"DjVu", 0, "AT&TFORM", "ddjvu -format=tiff", "djvulibre-bin", ".tif"},
+});
+
+// "; convert it: convert a.webp a.png (Debian: imagemagick)", if it is one of those.
+std::string advice_for(Bytes bytes, const std::string& name) {
+  const std::string_view start(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const ForeignFormat& f : foreign_formats) {
+    if (!start.substr(std::min(f.at, start.size())).starts_with(f.magic)) continue;
+    std::filesystem::path made = std::filesystem::path(name).replace_extension(f.ending);
+    if (made == name) made.replace_extension(str(".new", f.ending));
+    const bool names_files = std::string_view(f.program) == "opj_decompress";
+    return str("; it is ", f.name, ", convert it: ", f.program, names_files ? " -i " : " ",
+               word_for_shell(name), names_files ? " -o " : " ", word_for_shell(made.string()),
+               " (Debian: ", f.package, ")");
+  }
+  return {};
+}
+
 const Format& format_of(Bytes bytes, const std::string& name) {
   if (bytes.empty()) fail_input(name, ": is empty, expected an image");
   for (const Format& f : formats) {
     if (f.matches(bytes)) return f;
   }
-  fail_input(name, ": is no image that can be read (PNG, JPEG, TIFF, PGM, PPM or PBM)");
+  fail_input(name, ": is no image that can be read (PNG, JPEG, TIFF, PGM, PPM or PBM)",
+             advice_for(bytes, name));
 }
 
 std::string read_image_file(const FilePart& file) {
