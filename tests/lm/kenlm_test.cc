@@ -197,3 +197,28 @@ TEST_CASE("-inf in a binary of KenLM counts as -99, and what is no number is ref
   CHECK_THROWS_WITH(bad.score(0, bad.word("w1"), next),
                     "m: is damaged: a weight of it is no number");
 }
+
+TEST_CASE("a back-off weight of -inf in a binary of KenLM counts as -99", "[lm]") {
+  const std::string good = binary_of("trie");
+  const LanguageModel m = LanguageModel::parse(good, "m");
+  int backs_off = 0;
+  for (LanguageModel::Word context = 0; context < m.words(); ++context) {
+    LanguageModel::State after = 0, same = 0, next = 0;
+    const auto p = static_cast<float>(m.score(0, context, after));
+    const size_t at = good.find(std::string(reinterpret_cast<const char*>(&p), sizeof p));
+    if (at == std::string::npos) continue;
+    // It lies behind the word's probability.
+    float back_off = 0;
+    std::memcpy(&back_off, good.data() + at + sizeof p, sizeof back_off);
+    if (!(back_off < -0.01F && back_off > -5)) continue;
+    const LanguageModel never = LanguageModel::parse(with(good, at + sizeof p, -INFINITY), "m");
+    never.score(0, context, same);
+    for (LanguageModel::Word w = 0; w < m.words(); ++w) {
+      const double usual = m.score(after, w, next), cut = never.score(same, w, next);
+      if (cut == usual) continue;  // an n-gram of its own
+      CHECK(cut == Approx(usual - static_cast<double>(back_off) - 99));
+      ++backs_off;
+    }
+  }
+  CHECK(backs_off > 0);
+}
