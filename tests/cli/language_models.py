@@ -137,6 +137,11 @@ def test_characters():
         compare(reference.read_arpa(out.read_text(encoding="utf-8")), reference.Model(text, 3).entries)
         said = run("lm", "query", out, root / "text", "--characters", "--summary")[0]
         check("4 sentences, 22 tokens" in said and "0 unknown" in said, said)
+        # Of one to four bytes, the first and the last of as many among them.
+        wide = "a\x7e\u00a1\u07ff\u0800\uffee\U00010000\U0001f642\U00020000\U00100000"
+        (root / "text").write_text(f"{wide}\n{wide[::-1]}\n" * 2, encoding="utf-8")
+        run("lm", "train", root / "text", "--characters", "--out", out, "--order", 3, "--discount-fallback")
+        compare(reference.read_arpa(out.read_text(encoding="utf-8")), reference.Model([list(wide), list(wide[::-1])] * 2, 3).entries)
 
 
 def test_query_says_what_it_found():
