@@ -201,6 +201,36 @@ TEST_CASE("bf16 on the wire: half the bytes, rounded per hop, equal on all ranks
   }
 }
 
+TEST_CASE("bf16 on the wire rounds what travels: a rank's own chunk of a reduce-scatter stays",
+          "[all_reduce]") {
+  constexpr size_t n = 1008;
+  const auto value = [](int rank, size_t i) {
+    return static_cast<float>(std::sin(static_cast<double>(i) * 12.9898 + rank * 78.233));
+  };
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    std::vector<size_t> wrong(static_cast<size_t>(ranks), n), unrounded(wrong.size());
+    run_ranks(ranks, [&](int rank, Transport& transport) {
+      GroupOptions options;
+      options.wire = Wire::bf16;
+      const auto group = make_ring_group(transport, options);
+      std::vector<float> data(n);
+      for (size_t i = 0; i < n; ++i) data[i] = value(rank, i);
+      group->reduce_scatter(view(data), Reduction::sum).wait();
+      const ChunkRange own = chunk_range(n, ranks, rank);
+      const auto at = static_cast<size_t>(rank);
+      wrong[at] = 0;
+      for (auto i = static_cast<size_t>(own.begin); i < static_cast<size_t>(own.end); ++i) {
+        float sum = value((rank + 1) % ranks, i);
+        for (int k = 2; k <= ranks; ++k) sum = value((rank + k) % ranks, i) + rounded(sum);
+        wrong[at] += data[i] != sum;
+        unrounded[at] += sum != rounded(sum);
+      }
+    });
+    CHECK(wrong == std::vector<size_t>(wrong.size(), 0));
+    for (const size_t count : unrounded) CHECK(count > 100);
+  }
+}
+
 TEST_CASE("Few numbers are doubled where there is memory for what every round brings",
           "[all_reduce]") {
   // An array arrives in each of floor(log2 N) rounds, and one more unless N is a power of two.
