@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "engine/parallel/elastic_protocol.h"
+#include "engine/train/state/elastic_progress.h"
 #include "tests/catch.h"
 #include "tests/train/train_on.h"
 
@@ -258,4 +261,30 @@ TEST_CASE("what an elastic launcher and its ranks tell each other is read as it 
   CHECK(Progress{5, 0} > Progress{4, 2});
   CHECK(Progress{5, 1} > Progress{5, 0});
   CHECK(Progress{0, 0} > Progress{});
+}
+
+TEST_CASE("all ranks go on with what rank 0 kept: what is next, and the score that goes with it",
+          "[elastic]") {
+  for (const bool has_score : {true, false}) {
+    std::vector<KeptRun> kept(3);
+    kept[0].holds_state = true;
+    kept[0].next = NextAct::checkpoint;
+    if (has_score) kept[0].score = Score(0.25, 3.5);
+    std::vector<std::optional<Score>> scores(kept.size());
+    std::vector<char> agrees(kept.size(), 0);
+    run_ranks(3, [&](int rank, Transport& transport) {
+      const auto group = make_ring_group(transport);
+      const auto at = static_cast<size_t>(rank);
+      ElasticProgress progress(&kept[at]);
+      progress.agree(Ranks(*group, std::chrono::seconds(60)), {}, true);
+      scores[at] = progress.score();
+      agrees[at] = progress.from_memory() && progress.next() == NextAct::checkpoint;
+    });
+    for (size_t rank = 0; rank < kept.size(); ++rank) {
+      INFO("rank " << rank);
+      CHECK(agrees[rank]);
+      REQUIRE(scores[rank].has_value() == has_score);
+      if (has_score) CHECK((scores[rank]->metric == 0.25 && scores[rank]->loss == 3.5));
+    }
+  }
 }
