@@ -150,7 +150,10 @@ Span::Span(const BoundGraph& bound, size_t node)
 Span::~Span() {
   nvtx::end_range();
   if (!trace_) return;
-  stream_ ? trace_->close(at_, *stream_) : trace_->close_on_host(at_);
+  try {
+    stream_ ? trace_->close(at_, *stream_) : trace_->close_on_host(at_);
+  } catch (const Error&) {  // of the device, which tells it whoever waits for it next
+  }
 }
 
 }  // namespace rondo

@@ -25,8 +25,8 @@ struct TraceSpan {
   std::string name;           // "update"; of a node that of its layer, "lstm0.1"
   std::string phase = {};     // of a node: "forward", "backward", "weight_gradient"
   double begin = 0, end = 0;  // seconds since Trace::start()
-  std::vector<std::pair<std::string, double>> numbers =
-      {};  // of a node: "rows", "columns", "gflop"
+  // Of a node: "rows" and "columns" of its first output, "gflop".
+  std::vector<std::pair<std::string, double>> numbers = {};
 };
 
 // One thread.

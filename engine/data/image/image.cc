@@ -60,7 +60,8 @@ struct ForeignFormat {
   const char* name;
   size_t at;  // where `magic` lies
   std::string_view magic;
-  const char *program, *package, *ending;  // as Debian calls them; of what is made
+  const char *command, *package, *ending;  // as Debian calls them; of what is made
+  const char* to = " ";                    // between the two files
 };
 constexpr std::array foreign_formats = std::to_array<ForeignFormat>({
     {"WebP", 8, "WEBP", "convert", "imagemagick", ".png"},
@@ -68,8 +69,8 @@ constexpr std::array foreign_formats = std::to_array<ForeignFormat>({
     {"BMP", 0, "BM", "convert", "imagemagick", ".png"},
     {"Photoshop (psd)", 0, "8BPS", "convert", "imagemagick", ".png"},
     {"HEIF (heic, avif)", 4, "ftyp", "heif-convert", "libheif-examples", ".png"},
-    {"JPEG 2000", 4, "jP  ", "opj_decompress", "libopenjp2-tools", ".png"},
-    {"JPEG 2000", 0, "\xff\x4f\xff\x51", "opj_decompress", "libopenjp2-tools", ".png"},
+    {"JPEG 2000", 4, "jP  ", "opj_decompress -i", "libopenjp2-tools", ".png", " -o "},
+    {"JPEG 2000", 0, "\xff\x4f\xff\x51", "opj_decompress -i", "libopenjp2-tools", ".png", " -o "},
     {"PDF", 0, "%PDF", "pdftoppm -r 300 -png", "poppler-utils", ""},
     {"DjVu", 0, "AT&TFORM", "ddjvu -format=tiff", "djvulibre-bin", ".tif"},
 });
@@ -81,10 +82,8 @@ std::string advice_for(Bytes bytes, const std::string& name) {
     if (!start.substr(std::min(f.at, start.size())).starts_with(f.magic)) continue;
     std::filesystem::path made = std::filesystem::path(name).replace_extension(f.ending);
     if (made == name) made.replace_extension(str(".new", f.ending));
-    const bool names_files = std::string_view(f.program) == "opj_decompress";
-    return str("; it is ", f.name, ", convert it: ", f.program, names_files ? " -i " : " ",
-               word_for_shell(name), names_files ? " -o " : " ", word_for_shell(made.string()),
-               " (Debian: ", f.package, ")");
+    return str("; it is ", f.name, ", convert it: ", f.command, " ", word_for_shell(name), f.to,
+               word_for_shell(made.string()), " (Debian: ", f.package, ")");
   }
   return {};
 }
