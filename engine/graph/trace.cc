@@ -84,6 +84,7 @@ void Trace::start() {
   stream_.synchronize();
   began_ = Clock::now();
   origin_.record(stream_);
+  stream_.synchronize();  // the device passes it now, not when it has other work
   recording = this;
 }
 
