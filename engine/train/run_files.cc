@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/data/features/files.h"
+#include "engine/io/checkpoint.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/model_file.h"
@@ -66,6 +67,22 @@ std::string log_path(const Config& config, int rank) {
     }
   }
   return path.string();
+}
+
+void require_training_data(const Config& config, const TrainerOptions& options) {
+  if (!config.data.train.empty()) return;
+  if (options.start == StartFrom::checkpoint) {
+    fail_input("no run to go on with in '", config.training.checkpoint_dir,
+               "'; name its folder: rondo train --resume FOLDER");
+  }
+  fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
+}
+
+void require_checkpoint(const Config& config, const TrainerOptions& options) {
+  const std::string& run = config.training.checkpoint_dir;
+  if (options.start != StartFrom::checkpoint || !list_checkpoints(run).empty()) return;
+  fail_input(run, ": holds no checkpoint to continue from; begin without --resume, or with ",
+             "--resume-or-start, which begins where there is none");
 }
 
 void require_files_apart(const Config& config, const TrainerOptions& options) {

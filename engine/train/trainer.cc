@@ -48,7 +48,7 @@ class Trainer {
       : config_(config), options_(options), ranks_(make_ranks(1)), progress_(options.kept) {
     const Ranks setup = make_ranks(10);
     require_same_settings(setup, config_, options.version);
-    setup.read_at_first([&] { require_checkpoint(); });
+    setup.read_at_first([&] { require_checkpoint(config_, options_); });
     setup.at_first([&] {
       store_ = std::make_unique<CheckpointStore>(config_.training.checkpoint_dir, policy());
     });
@@ -84,14 +84,6 @@ class Trainer {
     }
     if (!options_.note.empty()) report_->message(options_.note);
     for (const std::string& text : strategy_.messages) report_->message(text);
-  }
-
-  // Before the directory is made: it may be the name that is wrong.
-  void require_checkpoint() const {
-    const std::string& run = config_.training.checkpoint_dir;
-    if (options_.start != StartFrom::checkpoint || !list_checkpoints(run).empty()) return;
-    fail_input(run, ": holds no checkpoint to continue from; begin without --resume, or with ",
-               "--resume-or-start, which begins where there is none");
   }
 
   TrainingSummary run() {
@@ -579,13 +571,7 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
   std::optional<Manifest> training;
   // Before the checkpoint directory is made.
   const auto check = [&] {
-    if (config.data.train.empty() && options.start == StartFrom::checkpoint) {
-      fail_input("no run to go on with in '", config.training.checkpoint_dir,
-                 "'; name its folder: rondo train --resume FOLDER");
-    }
-    if (config.data.train.empty()) {
-      fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
-    }
+    require_training_data(config, options);
     require_combination(config, options);
     if (config.training.checkpoint_dir.empty()) {
       fail_input("training.checkpoint_dir is empty: name the directory for checkpoints and logs");
