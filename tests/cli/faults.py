@@ -79,14 +79,17 @@ def test_ranks_that_were_started_differently():
             a, b = as_ranks(root, {0: (patient, {}), 1: ([*patient, *more], variables)}, free_port())
             for process in (a, b):
                 one_line(ends(process, 20, 1)[1], says)
-    # Those that agree with rank 0 say it too.
-    with corpus() as root:
-        three = {"WORLD_SIZE": "3"}
-        port = free_port()
-        agree = as_ranks(root, {r: (["parallel.timeout_seconds=300"], three) for r in (0, 1)}, port)
-        other, = as_ranks(root, {2: (["parallel.timeout_seconds=300", "parallel.transport=tcp"], three)}, port)
-        for process in (*agree, other):
-            one_line(ends(process, 20, 1)[1], 'rank 2: parallel.transport is "tcp", that of rank 0 "auto": ')
+    # Those that agree with rank 0 say it too, and one that comes a little later.
+    for late in 0, 1.5:
+        with corpus() as root:
+            three = {"WORLD_SIZE": "3"}
+            port = free_port()
+            first = as_ranks(root, {0: (["parallel.timeout_seconds=300"], three)}, port)
+            other = as_ranks(root, {2: (["parallel.timeout_seconds=300", "parallel.transport=tcp"], three)}, port)
+            time.sleep(late)
+            agrees = as_ranks(root, {1: (["parallel.timeout_seconds=300"], three)}, port)
+            for process in (*first, *other, *agrees):
+                one_line(ends(process, 20, 1)[1], 'rank 2: parallel.transport is "tcp", that of rank 0 "auto": ')
     with corpus() as root:
         few = ["parallel.timeout_seconds=2"]
         a, b = as_ranks(root, {0: (few, {}), 1: (few, {"RONDO_ATTEMPT": "2"})}, free_port())

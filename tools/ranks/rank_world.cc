@@ -113,8 +113,10 @@ class Roll {
     while (CommClock::now() < deadline_) {
       if (const auto what = store_.try_get("world/differs", deadline_)) {
         // Rank 0 may serve the store, in which the others look.
-        if (place_.rank == 0) wait_for_listeners();
-        store_.add("world/heard", 1, deadline_);
+        if (place_.rank == 0)
+          wait_for_listeners(all);
+        else
+          store_.add("world/heard", 1, deadline_);
         throw InputError(*what);
       }
       if (store_.try_get("world/agreed", deadline_) == all) return;
@@ -123,13 +125,11 @@ class Roll {
     }
   }
 
-  void wait_for_listeners() {
-    const Deadline farewell = within(std::chrono::seconds(2));
-    while (CommClock::now() < farewell) {
-      const auto agreed = store_.try_get("world/agreed", deadline_);
-      if (!agreed || store_.try_get("world/heard", deadline_) == agreed) return;
+  // Those that are about to come, too: without rank 0 they would wait for it until the deadline.
+  void wait_for_listeners(const std::string& all) {
+    const Deadline farewell = std::min(deadline_, within(std::chrono::seconds(5)));
+    while (CommClock::now() < farewell && store_.try_get("world/heard", deadline_) != all)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
   }
 
   void wait_for_attempt() {
@@ -163,6 +163,7 @@ class Roll {
                   "\": expected the same everywhere");
     const std::string told = str("rank ", place_.rank, ": ", what);
     store_.set("world/differs", told, deadline_);
+    store_.add("world/heard", 1, deadline_);
     throw InputError(told);
   }
 
