@@ -127,10 +127,13 @@ int run_score(const ScoreOptions& o) {
   const std::string& second = o.hypothesis.empty() ? o.reference : o.hypothesis;
   const NamedTexts references = read_named_texts(o.reference, o.ids, TextRole::reference);
   const NamedTexts hypotheses = read_named_texts(second, o.ids, TextRole::hypothesis);
-  if (o.hypothesis.empty() && !references.texts.front().fields.contains("reference")) {
+  const auto& fields = references.texts.front().fields;
+  const bool has_both =
+      fields.contains("reference") || (fields.contains("text") && fields.contains("pred_text"));
+  if (o.hypothesis.empty() && !has_both) {
     fail_input(o.reference,
-               ": has no \"reference\" beside a hypothesis: the file of the "
-               "hypotheses comes second");
+               ": has no \"reference\" beside a hypothesis, nor \"text\" beside \"pred_text\": the "
+               "file of the hypotheses comes second");
   }
   require_group(o, references);
   const TextPairs pairs = pair_texts(references, hypotheses);
@@ -157,12 +160,13 @@ void add_score(Command& program) {
   auto o = std::make_shared<ScoreOptions>();
   command
       .add_option("reference", o->reference,
-                  "what should have been written: .jsonl, .trn, .ctm, or a text in each line")
+                  "what should have been written: .jsonl, .trn, .ctm, .stm, .srt, .vtt, or a text "
+                  "in each line")
       .required()
       .check(check_file_name);
   command
       .add_option("hypothesis", o->hypothesis,
-                  "what was written; none: .jsonl with both, as eval --hypotheses writes")
+                  "what was written; none: .jsonl with both, as eval --hypotheses or NeMo write")
       .check(check_file_name);
   command.add_flag("--ids", o->ids,
                    "lines begin with the name of their utterance, as in Kaldi's text");

@@ -50,6 +50,32 @@ def test_forms():
                 is_right(scored(first, second, *["--ids"] * ("ids" in (one, other))))
 
 
+def test_more_forms():
+    """NIST's STM with its labels and gaps, subtitles, NeMo's line with both texts; and a table, which is none."""
+    with folder() as root:
+        stm = root / "r.stm"
+        stm.write_text(";; of a test\nb1 1 x 0.0 1.0 <o,f0> six seven\na1 A y 1.5 2.0 three\n\na1 1 y 0 1.5 <o> one two\n"
+                       "a1 1 y 2.0 3.0 <o> ignore_time_segment_in_scoring\na2 2 y 0 1 four five\nb2 1 y 0 1 <o>\n")
+        hypotheses = write(root / "h.jsonl", {"a1": "one too three", "a2 2": "four", "b1": "six seven", "b2": "nine"}, "jsonl")
+        check(scored(stm, hypotheses)["all"].items() >=
+              {"words": 7, "substitutions": 1, "insertions": 1, "deletions": 1, "utterances": 4}.items(), "stm")
+        stm.write_text("a1 1 x 0.0 later one\n")
+        fails("score", stm, stm, errs="r.stm:1: 'later', expected a time in seconds")
+        (root / "one.txt").write_text("one two three four\n")
+        (root / "h.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\none <i>too</i>\nthree\n\n2\n00:00:01,000 --> 00:00:02,000\nfour five\n")
+        for pair in ("one.txt", "h.srt"), ("h.srt", "one.txt"):
+            check(scored(*(root / name for name in pair))["all"]["substitutions"] == 1, pair)
+        check(scored(root / "h.srt", root / "h.srt")["all"].items() >= {"words": 5, "wer": 0}.items(), "subtitles")
+        nemo = root / "nemo.json"
+        write_manifest(nemo, [{"audio_filepath": f"{name}.wav", "text": text, "pred_text": HYPOTHESES[name]}
+                              for name, text in REFERENCES.items()])
+        is_right(scored(nemo))
+        write_manifest(nemo, [{"audio_filepath": "a.wav", "text": "one"}])
+        fails("score", nemo, errs='nor "text" beside "pred_text"')
+        (root / "h.csv").write_text("id,text\na,one\n")
+        fails("score", root / "one.txt", root / "h.csv", errs="h.csv: is a table, expected .jsonl")
+
+
 def test_text():
     with folder() as root:
         first, second = write(root / "r.jsonl", REFERENCES, "jsonl"), write(root / "h.trn", HYPOTHESES, "trn")

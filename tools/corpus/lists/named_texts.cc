@@ -6,12 +6,14 @@
 #include <set>
 #include <utility>
 
+#include "engine/data/features/endings.h"
+#include "engine/decode/transcript/transcript_formats.h"
 #include "engine/io/json.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/list_files.h"
-#include "tools/corpus/lists/read_text.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo {
 namespace {
@@ -142,40 +144,53 @@ double number_of(const Line& line, std::string_view word) {
   return value;
 }
 
-// All words of a recording's channel, in the order of their times.
-std::vector<NamedText> of_ctm(const std::string& file, const std::vector<std::string_view>& lines) {
-  struct Word {
-    double begin;
-    std::string_view text;
-  };
-  std::map<std::string, std::pair<size_t, std::vector<Word>>> recordings;  // with their first line
-  std::vector<std::string> order;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const Line line{file, i + 1, lines[i]};
+// What is said in a recording's channel, in the order of the times.
+class TimedTexts {
+ public:
+  // NIST's CTM: name, channel, begin, duration, word. NIST's STM: name, channel, speaker, begin,
+  // end, perhaps <labels>, text.
+  void add(const Line& line, bool is_stm) {
     std::string_view rest = trimmed(line.text);
-    if (rest.empty() || rest.starts_with(";;")) continue;
+    if (rest.empty() || rest.starts_with(";;")) return;
     std::string name(take_word(rest));
     const std::string_view channel = take_word(rest);
     if (channel != "1" && channel != "A") name += " " + std::string(channel);
+    if (is_stm) take_word(rest);
     const double begin = number_of(line, take_word(rest));
     number_of(line, take_word(rest));
-    const std::string_view word = take_word(rest);
-    if (word.empty()) line.fail("expected a name, a channel, two times and a word");
-    const auto [found, is_new] = recordings.try_emplace(name, i + 1, std::vector<Word>());
-    if (is_new) order.push_back(name);
-    found->second.second.push_back({begin, word});
+    if (is_stm && rest.starts_with('<') && rest.find('>') != std::string_view::npos &&
+        rest.find('>') < rest.find(' '))
+      take_word(rest);
+    const std::string_view text = is_stm ? rest : take_word(rest);
+    if (text.empty() && !is_stm) line.fail("expected a name, a channel, two times and a word");
+    // A part that the evaluation leaves out.
+    if (is_stm && text == "ignore_time_segment_in_scoring") return;
+    const auto [found, is_new] = recordings_.try_emplace(name, line.number, std::vector<Part>());
+    if (is_new) order_.push_back(name);
+    found->second.second.push_back({begin, text});
   }
-  std::vector<NamedText> texts;
-  for (const std::string& name : order) {
-    auto& [first_line, words] = recordings[name];
-    std::stable_sort(words.begin(), words.end(),
-                     [](const Word& a, const Word& b) { return a.begin < b.begin; });
-    NamedText t{name, {}, first_line, {}};
-    for (const Word& w : words) t.text += (t.text.empty() ? "" : " ") + std::string(w.text);
-    texts.push_back(std::move(t));
+
+  std::vector<NamedText> take() {
+    std::vector<NamedText> texts;
+    for (const std::string& name : order_) {
+      auto& [first_line, parts] = recordings_[name];
+      std::stable_sort(parts.begin(), parts.end(),
+                       [](const Part& a, const Part& b) { return a.begin < b.begin; });
+      NamedText t{name, {}, first_line, {}};
+      for (const Part& p : parts) t.text += (t.text.empty() ? "" : " ") + std::string(p.text);
+      texts.push_back(std::move(t));
+    }
+    return texts;
   }
-  return texts;
-}
+
+ private:
+  struct Part {
+    double begin;
+    std::string_view text;
+  };
+  std::map<std::string, std::pair<size_t, std::vector<Part>>> recordings_;  // with their first line
+  std::vector<std::string> order_;
+};
 
 // Utterances that were found in one recording have the time at which they begin.
 void join_parts(NamedText& whole, const NamedText& part) {
@@ -216,6 +231,13 @@ std::vector<NamedText> joined(const std::string& file, std::vector<NamedText> te
   return all;
 }
 
+std::string joined_lines(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : " ") + text;
+  std::replace(all.begin(), all.end(), '\n', ' ');
+  return all;
+}
+
 std::string stem_of(const std::string& name) { return std::filesystem::path(name).stem(); }
 
 using Places = std::map<std::string, const NamedText*>;
@@ -252,32 +274,35 @@ bool finds_none(const TextPairs& pairs) {
 NamedTexts parse_named_texts(std::string_view content, const std::string& file, bool ids,
                              TextRole role) {
   const std::vector<std::string_view> lines = split_lines(content);
-  const std::string ending = std::filesystem::path(file).extension();
+  const std::string ending = ending_of(file);
   const bool is_json = ending == ".jsonl" || ending == ".json", is_trn = ending == ".trn";
-  const bool told = is_json || is_trn || ids || ending == ".ctm";
-  const bool by_tabs = !told && names_before_tabs(lines);
+  const bool is_stm = ending == ".stm", is_timed = is_stm || ending == ".ctm";
+  const bool is_of_subtitles = ending == ".srt" || ending == ".vtt";
+  if (ending == ".csv")
+    fail_input(file, ": is a table, expected .jsonl ('rondo prepare csv' makes it), .trn, .ctm, ",
+               ".stm, .srt, .vtt, or a text in each line");
+  const bool told = is_json || is_trn || ids || is_timed;
+  const bool by_tabs = !told && !is_of_subtitles && names_before_tabs(lines);
   NamedTexts all{file, told || by_tabs, by_tabs, {}};
-  if (ending == ".ctm") {
-    all.texts = of_ctm(file, lines);
-  } else {
-    for (size_t i = 0; i < lines.size(); ++i) {
-      const Line line{file, i + 1, lines[i]};
-      if (all.named && trimmed(line.text).empty()) continue;
-      if (is_trn && line.text.starts_with(";;")) continue;
-      NamedText t = is_json   ? of_json_line(line, role)
-                    : is_trn  ? of_trn_line(line)
-                    : ids     ? of_id_line(line)
-                    : by_tabs ? of_tab_line(line)
-                              : NamedText{{}, std::string(line.text), 0, {}};
-      t.line = i + 1;
-      all.texts.push_back(std::move(t));
-    }
-    // An end of the last line is no line of its own.
-    if (!all.named && !all.texts.empty() && content.ends_with('\n') &&
-        all.texts.back().text.empty()) {
-      all.texts.pop_back();
-    }
+  TimedTexts timed;
+  for (size_t i = 0; i < lines.size() && !is_of_subtitles; ++i) {
+    const Line line{file, i + 1, lines[i]};
+    if (is_timed) timed.add(line, is_stm);
+    if (is_timed || (all.named && trimmed(line.text).empty())) continue;
+    if (is_trn && line.text.starts_with(";;")) continue;
+    NamedText t = is_json   ? of_json_line(line, role)
+                  : is_trn  ? of_trn_line(line)
+                  : ids     ? of_id_line(line)
+                  : by_tabs ? of_tab_line(line)
+                            : NamedText{{}, std::string(line.text), 0, {}};
+    t.line = i + 1;
+    all.texts.push_back(std::move(t));
   }
+  if (is_timed) all.texts = timed.take();
+  if (is_of_subtitles) all.texts = {{{}, joined_lines(texts_of_subtitles(content, file)), 1, {}}};
+  // An end of the last line is no line of its own.
+  if (!all.named && !all.texts.empty() && content.ends_with('\n') && all.texts.back().text.empty())
+    all.texts.pop_back();
   for (const NamedText& t : all.texts) {
     if (!is_utf8(t.text)) Line{file, t.line, {}}.fail("is not UTF-8");
   }

@@ -35,11 +35,12 @@ struct NamedTexts {
 //                  part of it. Utterances of one recording ("begin") are joined.
 //   .trn           NIST's: the text, then the name in parentheses
 //   .ctm           NIST's: name, channel, begin, duration, word
+//   .stm           NIST's: name, channel, speaker, begin, end, <labels>, text; joined as .ctm is
+//   .srt, .vtt     subtitles, one text without a name
 //   else           a text in each line; with `ids` behind its name, as Kaldi's text. Where each
-//   line
-//                  has a tab, and what stands before it is in no other line, these are the names,
-//                  as `transcribe` and `decode` write them
-// Any of them as text files come (tools/corpus/lists/read_text.h).
+//                  line has a tab, and what stands before it is in no other line, these are the
+//                  names, as `transcribe` and `decode` write them
+// Any of them as text files come (tools/corpus/read_text.h).
 NamedTexts read_named_texts(const std::string& file, bool ids, TextRole role);
 // The same of what the file has in it.
 NamedTexts parse_named_texts(std::string_view content, const std::string& file, bool ids,
