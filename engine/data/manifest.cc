@@ -13,6 +13,7 @@
 #include "engine/data/features/files.h"
 #include "engine/data/features/random.h"
 #include "engine/data/manifest_field.h"
+#include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/cpu/parallel.h"
@@ -320,7 +321,7 @@ std::vector<std::string> Manifest::transcripts() const {
 }
 
 Manifest read_manifest(const std::string& path) {
-  return parse_manifest(data::read_whole_file(path), path);
+  return parse_manifest(as_utf8(data::read_whole_file(path)), path);
 }
 
 namespace {
@@ -369,7 +370,7 @@ void parse(Piece& piece, const std::string& path) {
 
 Manifest parse_manifest(std::string_view content, const std::string& path) {
   const bool empty = content.empty();
-  content = data::without_byte_order_mark(content);
+  content = without_byte_order_mark(content);
   std::vector<Piece> pieces = cut(content);
   ThreadPool pool(std::max(1, static_cast<int>(pieces.size())));
   pool.for_each(static_cast<int64_t>(pieces.size()),

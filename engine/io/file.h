@@ -17,7 +17,16 @@
 
 namespace rondo {
 
-// The whole file. `max_bytes` guards against reading something absurd; a larger file is an error.
+// Without the marks (U+FEFF) that the text begins with: editors on Windows put one before UTF-8,
+// and a program that takes it for a character puts its own before that.
+std::string_view without_byte_order_mark(std::string_view text);
+// What a text file says, as UTF-8 without such marks. UTF-16 is known by its mark, or by the zeros
+// between its first letters; half a surrogate becomes bytes that are no UTF-8, as other bytes stay.
+std::string as_utf8(std::string content);
+bool is_utf16(std::string_view start);
+
+// The whole file, as_utf8(). `max_bytes` guards against something absurd; a larger file is an
+// error.
 std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes = UINT64_MAX);
 
 // Read-only bytes of a regular file, mapped or in memory of their own. Move-only.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/io/descriptor.h"
+#include "engine/io/file.h"
 
 namespace rondo {
 namespace {
@@ -29,6 +30,26 @@ int open_input(const std::string& path) {
     fail_input(path, ": is a directory, expected a file");
   }
   return fd;
+}
+
+// A text without the mark before it; throws InputError about what only another program reads.
+std::string_view text_of(std::string_view start, const std::string& name) {
+  struct Packed {
+    std::string_view mark;
+    const char *by, *unpack;
+  };
+  using namespace std::string_view_literals;
+  constexpr Packed kinds[] = {{"BZh"sv, "bzip2", "bzcat"},
+                              {"\xfd\x37zXZ\0"sv, "xz", "xzcat"},
+                              {"\x28\xb5\x2f\xfd"sv, "zstd", "zstdcat"},
+                              {"PK\x03\x04"sv, "zip", "unzip -p"}};
+  for (const Packed& kind : kinds)
+    if (start.starts_with(kind.mark))
+      fail_input(name, ": is compressed by ", kind.by, ", expected a text, or gzip ('", kind.unpack,
+                 " FILE | gzip > FILE.gz' makes one)");
+  if (is_utf16(start))
+    fail_input(name, ": is UTF-16, expected UTF-8 ('iconv -f UTF-16 -t UTF-8 FILE' makes it)");
+  return without_byte_order_mark(start);
 }
 
 }  // namespace
@@ -54,7 +75,7 @@ LineReader::LineReader(const std::string& path)
     : name_(path == "-" ? "standard input" : path), input_(std::make_unique<Input>(path)) {}
 
 LineReader::LineReader(std::string_view content, std::string name)
-    : name_(std::move(name)), rest_(content) {}
+    : name_(std::move(name)), rest_(text_of(content, name_)) {}
 
 LineReader::~LineReader() = default;
 
@@ -83,6 +104,7 @@ bool LineReader::refill() {
                ", after line ", line_);
   }
   rest_ = {buffer_.data(), kept + static_cast<size_t>(n)};
+  if (!std::exchange(is_begun_, true)) rest_ = text_of(rest_, name_);
   return n > 0;
 }
 

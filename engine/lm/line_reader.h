@@ -16,7 +16,7 @@ namespace rondo {
 
 class LineReader {
  public:
-  // "-" is standard input. What is not gzip's is read as it is.
+  // "-" is standard input. Reading throws where the text is not UTF-8 or packed by another program.
   explicit LineReader(const std::string& path);
   // Of memory, which must outlive the reader; `name` stands for the file in messages.
   LineReader(std::string_view content, std::string name);
@@ -45,6 +45,7 @@ class LineReader {
   std::vector<char> buffer_;
   std::string_view rest_;  // what was read and not given yet
   int64_t line_ = 0;
+  bool is_begun_ = false;  // something was read
 };
 
 }  // namespace rondo

@@ -65,7 +65,6 @@ bool SentenceReader::next(std::vector<std::string_view>& tokens) {
   tokens.clear();
   std::string_view line;
   if (!lines_.next(line)) return false;
-  if (lines_.line() == 1) line = data::without_byte_order_mark(line);
   try {
     if (is_manifest_) {
       if (line.find_first_not_of(" \t") == line.npos) return true;

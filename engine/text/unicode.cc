@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "engine/data/features/files.h"
+#include "engine/io/file.h"
 #include "engine/text/characters.h"
 #include "kernels/base/error.h"
 
@@ -128,7 +129,7 @@ std::string to_utf8(char32_t code_point) {
 
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
-  text = data::without_byte_order_mark(text);
+  text = without_byte_order_mark(text);
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     lines.push_back(text.substr(0, end));

@@ -6,11 +6,13 @@
 #include <set>
 #include <string>
 
+#include "engine/data/features/endings.h"
 #include "kernels/base/cpu/printable.h"
 #include "tests/catch.h"
 #include "tests/corpus/listed_data.h"
 #include "tools/corpus/examination/list_corpus.h"
 #include "tools/corpus/lists/layouts.h"
+#include "tools/corpus/lists/list_files.h"
 
 namespace rondo {
 namespace {
@@ -69,6 +71,135 @@ TEST_CASE("recordings with a text beside each", "[lists]") {
   CHECK_THROWS_WITH(corpus::list_folder(d.path("none")), Contains("cannot be read as a folder"));
   d.text("empty/x.txt", "");
   CHECK_THROWS_WITH(corpus::list_folder(d.path("empty")), Contains("holds no recordings"));
+}
+
+namespace {
+
+// "a one, b two": of the recordings that have texts.
+std::string texts_of(const std::vector<ListedUtterance>& list) {
+  std::set<std::string> all;
+  for (const ListedUtterance& u : list) {
+    if (!u.has_text || !u.problem.empty()) continue;
+    const std::string text =
+        u.text_file.empty() ? u.text : u.text_file.substr(u.text_file.rfind('/') + 1);
+    all.insert(str(fs::path(u.file.path).stem().string(), " ", text));
+  }
+  std::string joined;
+  for (const std::string& one : all) joined += (joined.empty() ? "" : ", ") + one;
+  return joined;
+}
+
+}  // namespace
+
+TEST_CASE("texts that lie in another folder than their recordings", "[lists]") {
+  const Data d;
+  for (const char* name : {"p1/p1_1", "p1/p1_2", "p2/p2_1", "p2/same", "p3/same"})
+    d.recording(str("wav/", name, ".wav"), 0.3);
+  for (const char* name : {"p1/p1_1", "p1/p1_2", "p2/p2_1", "p2/same", "p3/none"})
+    d.text(str("txt/", name, ".txt"), "a");
+  const auto list = corpus::list_folder(d.path(""));
+  // Which of two recordings a name means is not guessed.
+  CHECK(texts_of(list) == "p1_1 p1_1.txt, p1_2 p1_2.txt, p2_1 p2_1.txt");
+  PrepareListOptions o;
+  o.dev = o.test = 0;
+  const DataSummary s = d.prepare(list, o);
+  CHECK(s.findings.of(Finding::text_elsewhere).count == 3);
+  CHECK_THAT(s.findings.of(Finding::text_elsewhere).examples[0].what,
+             Contains("wav/p1/p1_1.wav: its text is ") && Contains("txt/p1/p1_1.txt"));
+  CHECK(s.findings.of(Finding::no_text).count == 2);
+  CHECK(s.findings.of(Finding::text_alone).count == 2);
+  // Where a text lies beside its recording, another's is not looked for afar.
+  d.recording("wav/p4/p4.wav", 0.3);
+  d.text("wav/p4/p4.txt", "a");
+  CHECK(texts_of(corpus::list_folder(d.path(""))) == "p4 p4.txt");
+}
+
+TEST_CASE("texts as LibriTTS calls them, and behind numbers of samples as TIMIT has them",
+          "[lists]") {
+  const Data d;
+  d.recording("84_1.wav", 0.3);
+  d.text("84_1.normalized.txt", "one");
+  d.text("84_1.original.txt", "ONE!");
+  d.recording("84_2.wav", 0.3);
+  d.text("84_2.original.txt", "0 46797 two");
+  const auto list = corpus::list_folder(d.path(""));
+  CHECK(texts_of(list) == "84_1 84_1.normalized.txt, 84_2 84_2.original.txt");
+  PrepareListOptions o;
+  o.dev = o.test = 0;
+  const DataSummary s = d.prepare(list, o);
+  CHECK(s.findings.left_out() == 0);
+  REQUIRE(s.findings.of(Finding::text_elsewhere).count == 1);
+  CHECK_THAT(s.findings.of(Finding::text_elsewhere).examples[0].what,
+             Contains("and not ") && Contains("84_1.original.txt"));
+  CHECK(s.findings.of(Finding::sample_numbers).count == 1);
+  CHECK(d.manifest("train")[1].text == "two");
+  for (const char* said : {"0 12 x", "0 4000", "0 4000 5 x", "1 4000 x", "0 0400 x", "0 4000x y"})
+    CHECK(corpus::sample_numbers(said) == 0);
+  CHECK(corpus::sample_numbers("0 4000 x") == 7);
+}
+
+TEST_CASE("texts in a list of names", "[lists]") {
+  for (const char* name : {"transcripts.txt", "line_index.tsv", "PROMPTS", "deep/a.trn"}) {
+    const Data d;
+    for (const char* recording : {"x/u1", "x/u2", "y/u3", "y/u4"})
+      d.recording(str(recording, ".wav"), 0.3);
+    const char* const between = has_ending(name, ".tsv") ? "\t" : " ";
+    d.text(name, str("u1", between, "one two\nx/mfc/u2", between, "two\n\nu3.wav", between,
+                     "three\nu3", between, "again\nu9", between, "nobody\n"));
+    d.text("notes.txt", "u4 may be said\nor not\nor else\n");
+    const auto list = corpus::list_folder(d.path(""));
+    INFO(name);
+    CHECK(texts_of(list) == "u1 one two, u2 two, u3 three");
+    PrepareListOptions o;
+    o.dev = o.test = 0;
+    const DataSummary s = d.prepare(list, o);
+    CHECK(s.findings.of(Finding::text_elsewhere).count == 3);
+    CHECK(s.findings.of(Finding::no_text).count == 1);
+    CHECK(s.findings.of(Finding::doubled).count == 1);
+    REQUIRE(s.findings.of(Finding::text_alone).count == 2);  // of u9, and the notes
+  }
+}
+
+TEST_CASE("texts in a list with bars", "[lists]") {
+  const Data d;
+  for (const char* name : {"book/u1", "book/u2", "book/u3"}) d.recording(str(name, ".wav"), 0.3);
+  corpus::Findings findings;
+  const auto said_by = [&](const char* content) {
+    d.text("transcript", content);
+    return texts_of(corpus::list_folder(d.path(""), false, &findings));
+  };
+  CHECK(said_by("book/u1.wav|No. 1|number one|0.3\nu2|two||\nbook/u3 | a  b\n") ==
+        "u1 number one, u2 two, u3 a  b");
+  CHECK(said_by("u1|one|0.5\nu2|two|0.25\nu3|three|0.5\n") == "u1 one, u2 two, u3 three");
+  CHECK(said_by("u1|anna|one\nu2|anna|two\nu3|ben|three\n") == "u1 one, u2 two, u3 three");
+  CHECK(said_by("u1|one|anna\nu2|two|anna\nu3|three|anna\n") == "u1 one, u2 two, u3 three");
+  CHECK(findings.of(Finding::passed_over).count == 0);  // it was read
+  d.text("log", "started\n");
+  corpus::list_folder(d.path(""), false, &findings);
+  CHECK(findings.of(Finding::passed_over).count == 1);
+}
+
+TEST_CASE("tables that may hold the texts are named with the command that reads them", "[lists]") {
+  const auto hint = [](const char* name, const char* content) {
+    const Data d;
+    d.recording("x/u1.wav", 0.3);
+    d.text(name, content);
+    corpus::Findings findings;
+    corpus::list_folder(d.path(""), false, &findings);
+    const auto& examples = findings.of(Finding::unread_list).examples;
+    return examples.empty() ? std::string() : examples[0].what;
+  };
+  CHECK_THAT(hint("metadata.csv", "file_name,transcription\n"),
+             Contains("/metadata.csv OUT' reads") && Contains("'rondo prepare csv /"));
+  CHECK_THAT(hint("metadata.csv", "u1|one|one\n"), Contains("'rondo prepare ljspeech /"));
+  CHECK_THAT(hint("data.jsonl", "{\"audio_filepath\": 1}\n"),
+             Contains("'rondo prepare nemo OUT /"));
+  CHECK_THAT(hint("wav.scp", "u1 x/u1.wav\n"), Contains("'rondo prepare kaldi /"));
+  CHECK(hint("log.jsonl", "{\"epoch\": 1}\n").empty());
+  const Data d;
+  d.text("wav.scp", "u1 /elsewhere/u1.wav\n");
+  CHECK_THROWS_WITH(corpus::list_folder(d.path("")),
+                    Contains("holds no recordings") && Contains("'rondo prepare kaldi "));
 }
 
 TEST_CASE("in a folder the content decides, and nothing is passed over in silence", "[lists]") {

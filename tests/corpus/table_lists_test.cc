@@ -10,7 +10,7 @@
 #include "tests/corpus/listed_data.h"
 #include "tools/corpus/lists/csv.h"
 #include "tools/corpus/lists/layouts.h"
-#include "tools/corpus/lists/read_text.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo {
 namespace {

@@ -30,8 +30,8 @@
 #include "tools/corpus/lists/csv.h"
 #include "tools/corpus/lists/layouts.h"
 #include "tools/corpus/lists/named_texts.h"
-#include "tools/corpus/lists/read_text.h"
 #include "tools/corpus/lists/tar.h"
+#include "tools/corpus/read_text.h"
 
 using namespace rondo;
 

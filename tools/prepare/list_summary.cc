@@ -106,8 +106,11 @@ void print_findings(const DataSummary& s, const char* noun) {
               left_out > 0 ? str(", ", left_out, " left out").c_str() : "");
   for (const auto& [finding, found] : s.findings.all()) {
     const corpus::FindingKind& kind = corpus::kind_of(finding);
-    std::printf("%s, %s: %lld of %lld\n", kind.leaves_out ? "left out" : "warning", kind.title,
-                static_cast<long long>(found.count), static_cast<long long>(s.listed));
+    const bool are_files =
+        finding == corpus::Finding::passed_over || finding == corpus::Finding::unread_list;
+    std::printf("%s, %s: %lld%s\n", kind.leaves_out ? "left out" : "warning", kind.title,
+                static_cast<long long>(found.count),
+                are_files ? "" : str(" of ", s.listed).c_str());
     for (const corpus::Findings::Example& e : found.examples)
       std::printf("  %s%s%s\n", e.where.c_str(), e.where.empty() ? "" : ": ", e.what.c_str());
     const auto more = found.count - static_cast<int64_t>(found.examples.size());

@@ -93,12 +93,6 @@ uint64_t regular_file_size(const FilePart& file) {
 
 void require_regular_file(const std::string& path) { RegularFile file(path); }
 
-std::string_view without_byte_order_mark(std::string_view text) {
-  constexpr std::string_view mark = "\xef\xbb\xbf";
-  while (text.starts_with(mark)) text.remove_prefix(mark.size());
-  return text;
-}
-
 void write_whole_file(const std::string& path, std::string_view content) {
   replace_text_file(path, content);
 }

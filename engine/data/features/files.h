@@ -42,9 +42,6 @@ std::string read_file_start(const FilePart& file, size_t most);
 uint64_t regular_file_size(const FilePart& file);
 // That it is one, without waiting.
 void require_regular_file(const std::string& path);
-// Without the marks (U+FEFF) that the text begins with: editors on Windows put one before UTF-8,
-// and a program that takes it for a character puts its own before that.
-std::string_view without_byte_order_mark(std::string_view text);
 // Through a temporary file in the same folder, synced and renamed: a reader sees the old content
 // or the new, never a part.
 void write_whole_file(const std::string& path, std::string_view content);

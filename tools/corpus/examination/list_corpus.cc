@@ -31,7 +31,7 @@
 #include "tools/corpus/examination/examine_sound.h"
 #include "tools/corpus/examination/list_passes.h"
 #include "tools/corpus/lists/list_files.h"
-#include "tools/corpus/lists/read_text.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo {
 namespace {
@@ -105,6 +105,10 @@ void fetch_text(ListedUtterance& u) {
     fail_input(u.text_file, ": has more than ", most_bytes,
                " bytes, expected the text of one recording");
   u.text = corpus::trimmed(corpus::decoded_text(std::move(content), u.text_file));
+  if (const size_t numbers = corpus::sample_numbers(u.text); numbers > 0) {
+    u.notes.push_back({Finding::sample_numbers, str(u.text_file, ": ", u.text)});
+    u.text.erase(0, numbers);
+  }
   std::string().swap(u.text_file);
 }
 
@@ -222,6 +226,8 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
     if (found.count > named)
       text += str("\n  and ", found.count - named, " more ", kind_of(finding).title);
   }
+  for (const auto& hint : summary.findings.of(Finding::unread_list).examples)
+    text += "\n" + hint.what;
   fail_input("of ", summary.listed, " ", noun, "s ", text, end);
 }
 

@@ -47,6 +47,9 @@ enum class Finding : uint8_t {
   // The entry is used, and ought to be looked at.
   joined_text,
   passed_over,
+  text_elsewhere,
+  sample_numbers,
+  unread_list,
   page_as_line,
   several_pictures,
   page_image,

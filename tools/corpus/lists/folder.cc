@@ -1,8 +1,6 @@
 // Recordings in a folder, each with its text beside it.
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <set>
 #include <span>
 
 #include "engine/data/audio/sound_format.h"
@@ -36,6 +34,9 @@ struct Found {
     // ".txt" is a name without an ending.
     const bool has_ending = dot != std::string::npos && dot > slash + 1;
     stem_bytes = has_ending ? dot : path.size();
+    // LibriTTS has the text as it is read and, which comes second, as it is printed.
+    for (const std::string_view end : {".normalized", ".original"})
+      if (use == Use::text && stem().ends_with(end)) stem_bytes -= end.size();
   }
   std::string_view stem() const { return std::string_view(path).substr(0, stem_bytes); }
   bool operator<(const Found& other) const {
@@ -82,6 +83,9 @@ void add_group(std::span<const Found> group, bool speakers_in_folders,
     u.file.path = f.path;
     u.has_text = text != group.end();
     if (u.has_text) u.text_file = text->path;
+    if (u.has_text && text + 1 != group.end() && is_text(text[1]))
+      u.notes.push_back({Finding::text_elsewhere,
+                         str(f.path, ": its text is ", text->path, ", and not ", text[1].path)});
     if (speakers_in_folders) u.speaker = fs::path(f.path).parent_path().filename().string();
     if (!u.has_text) {
       u.problem = str(f.path, ": no text goes with it, expected ", fs::path(f.path).stem().string(),
@@ -105,32 +109,6 @@ void name_what_is_beside(const std::vector<std::string>& files, ListedUtterance&
   u.problem += "; " + fs::path(*beside).filename().string() + " is there, and is not read";
 }
 
-// A recording and its text may have their names from systems that write accents in other forms.
-void join_other_forms(std::vector<ListedUtterance>& list) {
-  const auto stem = [](const ListedUtterance& u) {
-    return composed_name(fs::path(u.file.path).replace_extension().string());
-  };
-  std::map<std::string, size_t> texts;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const std::string name = list[i].finding == Finding::text_alone ? stem(list[i]) : "";
-    if (std::any_of(name.begin(), name.end(),
-                    [](char c) { return static_cast<signed char>(c) < 0; }))
-      texts.emplace(name, i);
-  }
-  if (texts.empty()) return;
-  std::set<size_t> joined;
-  for (ListedUtterance& u : list) {
-    const auto text = u.finding == Finding::no_text ? texts.find(stem(u)) : texts.end();
-    if (text == texts.end() || !joined.insert(text->second).second) continue;
-    u.has_text = true;
-    u.text_file = list[text->second].file.path;
-    u.problem.clear();
-    u.finding = ListedUtterance().finding;
-  }
-  size_t i = 0;
-  std::erase_if(list, [&](const ListedUtterance&) { return joined.contains(i++); });
-}
-
 }  // namespace
 
 std::vector<ListedUtterance> list_folder(const std::string& folder, bool speakers_in_folders,
@@ -145,7 +123,6 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
       return;
     }
     passed_over.push_back(file.string());
-    if (findings) findings->add(Finding::passed_over, "", file.string());
   };
   const fs::path root = existing_folder(folder);
   for_each_file_below(root, take, &others);
@@ -164,12 +141,16 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
     }
     for (size_t i = begin; i < end; ++i) std::string().swap(files[i].path);
   }
-  join_other_forms(list);
+  const std::string hint = find_texts_elsewhere(passed_over, list);
   const bool has_recording = std::any_of(
       list.begin(), list.end(), [](const auto& u) { return u.finding != Finding::text_alone; });
   add_not_walked(others, list);
   if (!has_recording)
-    fail_input(folder, ": holds no recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
+    fail_input(folder, ": holds no recordings (.wav, .flac, .ogg, .opus, .mp3, ...)",
+               hint.empty() ? "" : "\n", hint);
+  if (!findings) return list;
+  for (const std::string& file : passed_over) findings->add(Finding::passed_over, "", file);
+  if (!hint.empty()) findings->add(Finding::unread_list, "", hint);
   return list;
 }
 

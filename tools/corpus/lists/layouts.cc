@@ -11,8 +11,8 @@
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/list_files.h"
-#include "tools/corpus/lists/read_text.h"
 #include "tools/corpus/lists/tar.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo::corpus {
 namespace {

@@ -50,7 +50,8 @@ struct ListedUtterance {
   std::string split;      // train, dev or test; empty: not said
 };
 
-// Recordings at any depth, each with its text beside it: a.wav and a.txt, in capitals or not. What
+// Recordings at any depth, each with its text beside it: a.wav and a.txt, in capitals or not; or
+// all elsewhere in the folder (find_texts_elsewhere()). What
 // is a recording its name says or, where it says nothing, its first bytes. With
 // `speakers_in_folders` the name of the folder that a recording is in is its speaker's. Folders
 // called train, dev, valid, validation, val or test at the top are the splits. Listed
@@ -87,9 +88,9 @@ std::vector<ListedUtterance> list_librispeech(const std::string& folder);
 // `features`, or where there is no wav.scp, feats.scp says where the utterances' matrices are.
 std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features = false);
 
-// Manifests of NeMo: a JSON object per line with audio_filepath, text and, if they are known,
-// offset, duration, speaker, channel. Relative paths are seen from the manifest's folder. The
-// splits are as of deep_speech().
+// Manifests of NeMo: a JSON object per line with audio_filepath, text (or the one member that has
+// another usual name) and, if known, offset, duration, speaker, channel. Relative paths are seen
+// from the manifest's folder. The splits are as of deep_speech().
 std::vector<ListedUtterance> list_nemo(const std::vector<std::string>& manifests);
 // What one of its lines says. Throws InputError: a clause without the place.
 ListedUtterance nemo_entry(std::string_view line, const std::string& folder);

@@ -1,6 +1,7 @@
 #include "tools/corpus/lists/list_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <set>
@@ -10,7 +11,7 @@
 #include "engine/io/descriptor.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
-#include "tools/corpus/lists/read_text.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo::corpus {
 
@@ -127,6 +128,35 @@ void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtte
   }
 }
 
+namespace {
+
+// In lower case and without "_", "-" and blanks.
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  for (const char c : name) {
+    if (c >= 'A' && c <= 'Z')
+      plain += static_cast<char>(c - 'A' + 'a');
+    else if (c != '_' && c != '-' && c != ' ')
+      plain += c;
+  }
+  return plain;
+}
+
+constexpr std::array names_of_recordings = {
+    "path",          "file", "filename", "filepath", "audio",       "audiofile", "audiopath",
+    "audiofilepath", "wav",  "wavpath",  "wavfile",  "wavfilename", "recording", "clip"};
+constexpr std::array names_of_texts = {"text", "sentence", "transcript", "transcription"};
+
+}  // namespace
+
+bool is_usual_of_recordings(std::string_view name) {
+  return std::ranges::find(names_of_recordings, plain_name(name)) != names_of_recordings.end();
+}
+
+bool is_usual_of_texts(std::string_view name) {
+  return std::ranges::find(names_of_texts, plain_name(name)) != names_of_texts.end();
+}
+
 std::string recording_called(const std::string& path) {
   const bool of_windows = path.find('\\') != std::string::npos;
   std::error_code ignored;
@@ -163,6 +193,16 @@ std::string trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(space);
   if (begin == std::string_view::npos) return {};
   return std::string(text.substr(begin, text.find_last_not_of(space) - begin + 1));
+}
+
+size_t sample_numbers(std::string_view text) {
+  constexpr size_t fewest_digits = 4;  // a quarter of a second, and more than a number that is said
+  if (!text.starts_with("0 ")) return 0;
+  const size_t end = text.find_first_not_of("0123456789", 2);
+  const bool is_so = end != std::string_view::npos && end >= 2 + fewest_digits &&
+                     text[end] == ' ' && text[2] != '0' && end + 1 < text.size() &&
+                     (text[end + 1] < '0' || text[end + 1] > '9');
+  return is_so ? end + 1 : 0;
 }
 
 std::string text_of_file(const fs::path& file) { return trimmed(read_text(file.string())); }

@@ -53,8 +53,24 @@ std::string split_of(const std::filesystem::path& file, const std::filesystem::p
 // '\\', the ending that was left out. The path itself where nothing of that is there.
 std::string recording_called(const std::string& path);
 
+// Where no recording of a folder has its text beside it, texts are found by the recordings' names:
+// in another folder, or in a list of lines "NAME TEXT" or "NAME|TEXT|TEXT AS IT IS READ" among the
+// texts and `others`, which loses such lists. Names are compared without folders and endings, and
+// decide where one recording and one text have them. Returns sentences about tables that may hold
+// the texts of those that are left; empty: there are none.
+std::string find_texts_elsewhere(std::vector<std::string>& others,
+                                 std::vector<ListedUtterance>& list);
+
+// Whether a column or a member is called as those usually are that hold recordings, or texts.
+bool is_usual_of_recordings(std::string_view name);
+bool is_usual_of_texts(std::string_view name);
+
 // Without blanks and line breaks around it.
 std::string trimmed(std::string_view text);
+
+// TIMIT writes from which sample to which a text goes, "0 46797 She had": how many bytes that
+// takes, 0 where it is not so.
+size_t sample_numbers(std::string_view text);
 
 // What a text file holds as UTF-8 (read_text.h), without those.
 std::string text_of_file(const std::filesystem::path& file);

@@ -6,7 +6,7 @@
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/layouts.h"
 #include "tools/corpus/lists/list_files.h"
-#include "tools/corpus/lists/read_text.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo::corpus {
 namespace {
@@ -31,8 +31,20 @@ double seconds_in(const Json& object, const char* name, double otherwise) {
   return seconds;
 }
 
-std::string word_in(const Json& object, const char* name) {
-  const Json* value = present(object, name);
+// The member of this name; else the one with a usual name.
+const Json* member_called(const Json& object, const char* name,
+                          bool (*is_usual)(std::string_view name)) {
+  if (const Json* value = present(object, name)) return value;
+  const Json* found = nullptr;
+  for (const auto& [key, value] : object.members()) {
+    if (value.is_null() || !is_usual(key)) continue;
+    if (found) return nullptr;
+    found = &value;
+  }
+  return found;
+}
+
+std::string word_of(const Json* value, const char* name) {
   if (!value) return {};
   if (value->is_string()) return value->get<std::string>();
   if (value->is_integer()) return value->dump();
@@ -47,13 +59,15 @@ void read_line(std::string_view line, const fs::path& folder, ListedUtterance& u
     fail_input("is not valid JSON near byte ", e.byte);
   }
   if (!object.is_object()) fail_input("is no JSON object, expected {\"audio_filepath\": ...}");
-  const std::string audio = word_in(object, "audio_filepath");
+  const std::string audio =
+      word_of(member_called(object, "audio_filepath", is_usual_of_recordings), "audio_filepath");
   if (audio.empty()) fail_input("names no recording, expected \"audio_filepath\"");
   u.file.path = recording_called((folder / audio).lexically_normal().string());
-  u.has_text = present(object, "text") != nullptr;
-  u.text = trimmed(word_in(object, "text"));
-  u.speaker = word_in(object, "speaker");
-  u.id = word_in(object, "id");
+  const Json* const text = member_called(object, "text", is_usual_of_texts);
+  u.has_text = text != nullptr;
+  u.text = trimmed(word_of(text, "text"));
+  u.speaker = word_of(present(object, "speaker"), "speaker");
+  u.id = word_of(present(object, "id"), "id");
   u.offset = seconds_in(object, "offset", 0);
   u.duration = seconds_in(object, "duration", -1);
   if (const Json* channel = present(object, "channel")) {

@@ -12,7 +12,7 @@
 #include "tools/corpus/lists/findings.h"
 #include "tools/corpus/lists/layouts.h"
 #include "tools/corpus/lists/list_files.h"
-#include "tools/corpus/lists/read_text.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo::corpus {
 namespace {
@@ -39,26 +39,12 @@ bool is_called(const std::string& column, const std::string& wanted) {
   return composed_name(trimmed(column)) == composed_name(trimmed(wanted));
 }
 
-// What columns are usually called, in lower case and without "_", "-" and blanks.
-constexpr std::array audio_names = {
-    "path",          "file", "filename", "filepath", "audio",       "audiofile", "audiopath",
-    "audiofilepath", "wav",  "wavpath",  "wavfile",  "wavfilename", "recording", "clip"};
-constexpr std::array text_names = {"text", "sentence", "transcript", "transcription"};
-
 // The one column that has a usual name.
-template <size_t n>
 std::optional<size_t> usual_column(const std::vector<std::string>& header,
-                                   const std::array<const char*, n>& names) {
+                                   bool (*is_usual)(std::string_view name)) {
   std::optional<size_t> found;
   for (size_t i = 0; i < header.size(); ++i) {
-    std::string plain;
-    for (const char c : header[i]) {
-      if (c >= 'A' && c <= 'Z')
-        plain += static_cast<char>(c - 'A' + 'a');
-      else if (c != '_' && c != '-' && c != ' ')
-        plain += c;
-    }
-    if (std::ranges::find(names, plain) == names.end()) continue;
+    if (!is_usual(header[i])) continue;
     if (found) return std::nullopt;
     found = i;
   }
@@ -188,12 +174,11 @@ class Table {
     return best;
   }
 
-  template <size_t n>
   size_t column_of(const std::vector<std::string>& header, const std::string& wanted,
-                   const std::array<const char*, n>& usual) const {
+                   bool (*is_usual)(std::string_view name)) const {
     if (!layout_.header) return static_cast<size_t>(std::stoul(wanted));
     const std::optional<size_t> at =
-        wanted.empty() ? usual_column(header, usual) : find_column(header, wanted);
+        wanted.empty() ? usual_column(header, is_usual) : find_column(header, wanted);
     if (!at) fail_column(header, wanted, delimiter_, file_.path, folder_);
     for (size_t i = *at + 1; i < header.size() && !wanted.empty(); ++i) {
       if (is_called(header[i], wanted))
@@ -204,11 +189,11 @@ class Table {
 
   Columns columns_of(const std::vector<std::string>& first) const {
     Columns columns;
-    columns.audio = column_of(first, layout_.audio, audio_names);
+    columns.audio = column_of(first, layout_.audio, is_usual_of_recordings);
     for (const std::string& name : layout_.text)
-      columns.texts.push_back(column_of(first, name, text_names));
+      columns.texts.push_back(column_of(first, name, is_usual_of_texts));
     if (!layout_.speaker.empty()) {
-      columns.speaker = column_of(first, layout_.speaker, std::array<const char*, 0>());
+      columns.speaker = column_of(first, layout_.speaker, nullptr);
     }
     columns.count = first.size();
     if (!layout_.header) {
