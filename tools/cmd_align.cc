@@ -16,6 +16,7 @@
 #include "engine/decode/transcript/utterances.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
+#include "engine/report/progress.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/long_recording.h"
@@ -237,7 +238,8 @@ class Aligner {
     std::string some;
     for (size_t i = 0; i < std::min<size_t>(t.left_out.size(), 5); ++i)
       some += (i ? ", '" : "'") + t.left_out[i].word + "'";
-    warn(str(where, ": ", t.left_out.size(), " words hold nothing the model could say: ", some,
+    warn(str(where, ": ", counted(static_cast<int64_t>(t.left_out.size()), "word"),
+             " with nothing that the model could say: ", some,
              t.left_out.size() > 5 ? ", ..." : ""));
   }
 

@@ -168,7 +168,8 @@ RONDO_API int32_t rondo_result_class(const rondo_result* result, double* probabi
 
 // ---- Vocabularies: what the classes of a CTC model stand for, of any program.
 
-// The blank's class; or find it by its name.
+// The blank's class; or find it by its name; or it is before or behind the tokens.
+#define RONDO_FIRST_BLANK (-3)
 #define RONDO_FIND_BLANK (-2)
 #define RONDO_LAST_BLANK (-1)
 

@@ -8,6 +8,7 @@ namespace {
 
 std::optional<int32_t> blank_of(int32_t blank) {
   if (blank == RONDO_FIND_BLANK) return std::nullopt;
+  if (blank == RONDO_FIRST_BLANK) return Vocabulary::first_blank;
   return blank == RONDO_LAST_BLANK ? Vocabulary::last_blank : blank;
 }
 

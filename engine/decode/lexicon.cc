@@ -41,13 +41,33 @@ std::string normalized(std::string_view text, const std::string& where) {
   }
 }
 
+bool is_number(std::string_view text) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+// CMUdict writes LIVE(1), LIVE(2) for other ways to say LIVE.
+std::string_view without_variant(std::string_view word) {
+  const size_t open = word.rfind('(');
+  const bool has_number = open != std::string_view::npos && open > 0 && word.back() == ')' &&
+                          open + 2 < word.size() &&
+                          word.find_first_not_of("0123456789", open + 1) == word.size() - 1;
+  return has_number ? word.substr(0, open) : word;
+}
+
 std::vector<int32_t> labels_of(std::string_view tokens, const Vocabulary& vocabulary,
                                const std::string& where) {
   std::vector<int32_t> labels;
   while (!(tokens = trimmed(tokens)).empty()) {
     const std::string_view token = tokens.substr(0, tokens.find_first_of(spaces));
     const auto label = vocabulary.find(token);
-    if (!label) fail_input(where, ": the model has no token ", quoted_start(token));
+    if (!label && token == "#") break;  // a comment of CMUdict
+    if (!label)
+      fail_input(where, ": the model has no token ", quoted_start(token),
+                 labels.empty() && is_number(token)
+                     ? "; probabilities, as Kaldi's lexiconp.txt has them, are not read"
+                     : "");
     labels.push_back(*label);
     tokens.remove_prefix(token.size());
   }
@@ -68,8 +88,10 @@ std::vector<Spelling> parse_lexicon(std::string_view content, const Vocabulary& 
   std::vector<Spelling> lexicon;
   for_each_line(content, name, [&](std::string_view line, const std::string& where) {
     line = trimmed(line);
-    const std::string_view word = line.substr(0, line.find_first_of(spaces));
+    if (line.starts_with(";;;")) return;  // a comment of CMUdict
+    std::string_view word = line.substr(0, line.find_first_of(spaces));
     std::vector<int32_t> labels = labels_of(line.substr(word.size()), vocabulary, where);
+    if (!labels.empty()) word = without_variant(word);
     if (labels.empty()) {
       const auto spelled = vocabulary.spell(word);
       if (!spelled || spelled->empty())

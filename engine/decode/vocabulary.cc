@@ -3,14 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <filesystem>
-#include <initializer_list>
-#include <system_error>
 #include <utility>
 
-#include "engine/data/features/files.h"
-#include "engine/io/file.h"
-#include "engine/io/json.h"
+#include "engine/decode/vocabulary_file.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
@@ -19,186 +14,6 @@ namespace rondo {
 namespace {
 
 constexpr std::string_view mark = "\xe2\x96\x81";  // U+2581, SentencePiece's space
-constexpr int32_t most_classes = 10'000'000;
-
-// Put every token where its class says.
-class Numbered {
- public:
-  explicit Numbered(const std::string& name) : name_(name) {}
-
-  void add(std::string token, int64_t label) {
-    if (label < 0 || label >= most_classes)
-      fail_input(name_, ": token ", quoted_start(token), " has class ", label, ", expected 0 to ",
-                 most_classes - 1);
-    all_.emplace_back(label, std::move(token));
-  }
-  std::vector<std::string> take() {
-    std::stable_sort(all_.begin(), all_.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::vector<std::string> tokens;
-    for (auto& [label, token] : all_) {
-      if (label < static_cast<int64_t>(tokens.size()))
-        fail_input(name_, ": class ", label, " has two tokens, ", quoted_start(tokens.back()),
-                   " and ", quoted_start(token));
-      if (label > static_cast<int64_t>(tokens.size()))
-        fail_input(name_, ": class ", tokens.size(), " has no token, and class ", label, " has");
-      tokens.push_back(std::move(token));
-    }
-    return tokens;
-  }
-
- private:
-  const std::string& name_;
-  std::vector<std::pair<int64_t, std::string>> all_;
-};
-
-std::vector<std::string> from_json(std::string_view content, const std::string& name,
-                                   std::string_view added = {}) {
-  try {
-    const Json json = Json::parse(content);
-    Numbered tokens(name);
-    if (json.is_array()) {
-      int64_t label = 0;
-      for (const Json& token : json.elements()) tokens.add(token.get<std::string>(), label++);
-    } else {
-      for (const auto& [token, label] : json.members()) tokens.add(token, label.get<int64_t>());
-    }
-    if (!added.empty()) {
-      const Json more = Json::parse(added);
-      for (const auto& [token, label] : more.members()) {
-        const bool is_there = !json.is_array() && json.find(token);
-        if (!is_there) tokens.add(token, label.get<int64_t>());
-      }
-    }
-    return tokens.take();
-  } catch (const JsonError& e) {
-    fail_input(name,
-               ": expected a JSON list of tokens, or an object from tokens to classes: ", e.what());
-  }
-}
-
-// A line "token number", with a space or a tab between.
-struct NumberedLine {
-  std::string_view token;
-  double number = 0;
-  bool tab = false, whole = false;  // whole: the number is an integer
-};
-
-std::optional<NumberedLine> numbered_line(std::string_view line) {
-  const size_t space = line.find_last_of(" \t");
-  if (space == std::string_view::npos || space == 0) return {};
-  NumberedLine n{line.substr(0, space), 0, line[space] == '\t', false};
-  const std::string_view text = line.substr(space + 1);
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, n.number);
-  if (error != std::errc() || stop != end) return {};
-  n.whole = text.find_first_not_of("-0123456789") == std::string_view::npos;
-  return n;
-}
-
-// What the numbers behind the tokens of a file are.
-enum class Numbers : uint8_t {
-  classes,  // k2, ESPnet
-  scores,   // SentencePiece: logarithms of probabilities, or minus the rank
-  counts,   // fairseq's dict.txt: how often a token occurs
-};
-
-Numbers meaning_of(const std::vector<NumberedLine>& lines) {
-  const auto all = [&](auto&& holds) { return std::all_of(lines.begin(), lines.end(), holds); };
-  const bool whole = all([](const auto& n) { return n.whole; });
-  // Classes are 0, 1, 2, ..., so that nearly all are different and none is negative.
-  std::vector<double> sorted;
-  for (const NumberedLine& n : lines) sorted.push_back(n.number);
-  std::sort(sorted.begin(), sorted.end());
-  const bool tabs = all([](const auto& n) { return n.tab; });
-  if (tabs && (!whole || sorted.front() < 0)) return Numbers::scores;
-  const auto different = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
-  const auto count = static_cast<double>(lines.size());
-  const bool falls = std::is_sorted(
-      lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.number > b.number; });
-  const bool many_times = static_cast<double>(different) < 0.5 * count || sorted[0] >= count ||
-                          (falls && lines.size() > 1 && sorted[0] > 0);
-  return whole && !tabs && sorted.front() >= 0 && many_times ? Numbers::counts : Numbers::classes;
-}
-
-// Symbols by which a decoding graph of k2 tells words apart that are spelled alike: #0, #1, ...
-// stand behind the model's classes, which they are not.
-void drop_disambiguation(std::vector<std::string>& tokens) {
-  const auto first = std::find(tokens.begin(), tokens.end(), "#0");
-  const bool to_the_end = std::all_of(first, tokens.end(), [](const std::string& t) {
-    return t.size() > 1 && t[0] == '#' && t.find_first_not_of("0123456789", 1) == std::string::npos;
-  });
-  if (to_the_end) tokens.erase(first, tokens.end());
-}
-
-struct ReadTokens {
-  std::vector<std::string> tokens;
-  std::optional<int32_t> blank = {};  // where the format says it
-};
-
-ReadTokens from_lines(std::string_view content, const std::string& name) {
-  std::vector<std::string_view> lines = split_lines(content);
-  while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  std::vector<NumberedLine> numbered;
-  for (const std::string_view line : lines) {
-    const auto n = numbered_line(line);
-    if (!n) break;
-    numbered.push_back(*n);
-  }
-  ReadTokens found;
-  if (lines.empty() || numbered.size() < lines.size()) {
-    for (const std::string_view line : lines) found.tokens.emplace_back(line);
-    return found;
-  }
-  switch (meaning_of(numbered)) {
-    case Numbers::counts:
-      // What fairseq puts in front of every dictionary; its CTC models take the first for the
-      // blank.
-      found.tokens = {"<s>", "<pad>", "</s>", "<unk>"};
-      found.blank = 0;
-      [[fallthrough]];
-    case Numbers::scores:
-      for (const NumberedLine& n : numbered) found.tokens.emplace_back(n.token);
-      break;
-    case Numbers::classes: {
-      Numbered tokens(name);
-      for (const NumberedLine& n : numbered) {
-        if (!n.whole) fail_input(name, ": token ", quoted_start(n.token), " has class ", n.number);
-        tokens.add(std::string(n.token), static_cast<int64_t>(n.number));
-      }
-      found.tokens = tokens.take();
-      drop_disambiguation(found.tokens);
-      break;
-    }
-  }
-  return found;
-}
-
-std::string lower_case(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), lower_case(name)) != names.end();
-}
-
-bool is_blank_name(std::string_view name) {
-  return is_one_of(
-      name, {"", "<blank>", "<blk>", "<ctc>", "<eps>", "<ctc_blank>", "<ctc-blank>", "<blank_id>",
-             "<epsilon>", "<b>", "[blank]", "[blk]", "[ctc]", "\u03b5", "\u03f5", "\u2205"});
-}
-
-bool is_padding_name(std::string_view name) { return is_one_of(name, {"<pad>", "[pad]"}); }
-
-// <s>, </s>, <unk>, [UNK] and the like are nothing that is said.
-bool is_special(std::string_view name) {
-  return is_padding_name(name) ||
-         is_one_of(name, {"<s>", "</s>", "<unk>", "[unk]", "<sos/eos>", "<sos>", "<eos>", "<bos>",
-                          "[cls]", "[sep]", "[mask]", "<mask>", "[bos]", "[eos]", "[sos]"}) ||
-         name.starts_with("madeupword");  // fairseq fills dictionaries up with these
-}
 
 int32_t find_blank(const std::vector<std::string>& tokens, const std::string& name) {
   for (const auto is_one : {is_blank_name, is_padding_name}) {
@@ -209,7 +24,9 @@ int32_t find_blank(const std::vector<std::string>& tokens, const std::string& na
   }
   fail_input(name, ": which of its ", tokens.size(),
              " tokens is the blank is not plain (none or several are called <blank>, <blk>, <pad> "
-             "or the like): say its class, or 'last' if it is behind them");
+             "or the like; class 0 is ",
+             quoted_start(tokens.front()), ", the last ", quoted_start(tokens.back()),
+             "): say its class, or 'first' or 'last' if it is before or behind them");
 }
 
 // The byte of a token "<0xE7>".
@@ -240,9 +57,12 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> b
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
                        const std::string& border, const std::string& name, bool has_specials) {
   if (tokens.empty()) fail_input(name, ": holds no tokens");
-  if (blank.value_or(0) == last_blank) {
+  if (blank == last_blank) {
     if (!is_blank_name(tokens.back())) tokens.emplace_back("<blank>");
     blank = static_cast<int32_t>(tokens.size()) - 1;
+  } else if (blank == first_blank) {
+    if (!is_blank_name(tokens.front())) tokens.insert(tokens.begin(), "<blank>");
+    blank = 0;
   }
   blank_ = blank ? *blank : find_blank(tokens, name);
   if (blank_ < 0 || blank_ >= static_cast<int32_t>(tokens.size()))
@@ -250,7 +70,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> b
   for (std::string& token : tokens) {
     code_points(token);  // is UTF-8
     const auto label = static_cast<int32_t>(tokens_.size());
-    const bool is_written = label != blank_ && !(has_specials && is_special(token));
+    const bool is_written = label != blank_ && !(has_specials && is_special_name(token));
     if (is_written && token.empty()) fail_input(name, ": class ", label, " has an empty token");
     if (is_written) by_name_.emplace_back(token, label);
     longest_ = std::max(longest_, token.size());
@@ -319,78 +139,23 @@ void Vocabulary::set_border(const std::string& border, const std::string& name) 
   }
 }
 
-Vocabulary Vocabulary::parse(std::string_view content, std::optional<int32_t> blank,
-                             const std::string& border, const std::string& name) {
-  content = data::without_byte_order_mark(content);
-  const size_t first = content.find_first_not_of(" \t\r\n");
-  const bool is_list = first != std::string_view::npos && content[first] == '[';
-  // A list of tokens may begin with [PAD]; JSON has a quotation mark behind the bracket.
-  const size_t second =
-      is_list ? content.find_first_not_of(" \t\r\n", first + 1) : std::string_view::npos;
-  const bool is_json = first != std::string_view::npos &&
-                       ((is_list && second != std::string_view::npos &&
-                         (content[second] == '"' || content[second] == ']')) ||
-                        (content[first] == '{' && content.find(':') != std::string_view::npos));
-  if (is_json) return Vocabulary(from_json(content, name), blank, border, name);
-  ReadTokens read = from_lines(content, name);
-  const bool is_named = std::any_of(read.tokens.begin(), read.tokens.end(), is_blank_name);
-  if (!blank && !is_named) blank = read.blank;
-  return Vocabulary(std::move(read.tokens), blank, border, name);
-}
-
 namespace {
 
-constexpr uint64_t most_bytes = uint64_t{1} << 28;
-
-// What a folder of Hugging Face says beside the classes: the tokens of these roles.
-struct HuggingFaceRoles {
-  std::optional<std::string> padding, border;
-};
-
-HuggingFaceRoles roles_in(const std::string& path) {
-  HuggingFaceRoles roles;
-  if (!std::filesystem::exists(path)) return roles;
-  try {
-    const Json json = Json::parse(read_text_file(path, most_bytes));
-    const auto text = [&](const char* key) -> std::optional<std::string> {
-      const Json* value = json.find(key);
-      if (value && value->is_object()) value = value->find("content");
-      if (!value || !value->is_string()) return {};
-      return value->get<std::string>();
-    };
-    roles.padding = text("pad_token");
-    roles.border = text("word_delimiter_token");
-  } catch (const JsonError& e) {
-    fail_input(path, ": ", e.what());
-  }
-  return roles;
+Vocabulary of_file(VocabularyFile file, std::optional<int32_t> blank, const std::string& border) {
+  return Vocabulary(std::move(file.tokens), blank ? blank : file.blank,
+                    border.empty() ? file.border : border, file.name);
 }
 
 }  // namespace
 
+Vocabulary Vocabulary::parse(std::string_view content, std::optional<int32_t> blank,
+                             const std::string& border, const std::string& name) {
+  return of_file(parse_vocabulary_file(content, name), blank, border);
+}
+
 Vocabulary Vocabulary::open(const std::string& path, std::optional<int32_t> blank,
                             const std::string& border) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored))
-    return parse(read_text_file(path, most_bytes), blank, border, path);
-  const std::filesystem::path folder(path);
-  const std::string file = (folder / "vocab.json").string();
-  if (!std::filesystem::exists(file))
-    fail_input(path,
-               ": has no vocab.json; expected the folder of a model of Hugging Face, or a file "
-               "of tokens");
-  const std::string added = (folder / "added_tokens.json").string();
-  std::vector<std::string> tokens =
-      from_json(read_text_file(file, most_bytes), file,
-                std::filesystem::exists(added) ? read_text_file(added, most_bytes) : "");
-  const HuggingFaceRoles roles = roles_in((folder / "tokenizer_config.json").string());
-  const auto at = std::find(tokens.begin(), tokens.end(), roles.padding.value_or(""));
-  if (!blank && roles.padding && at != tokens.end())
-    blank = static_cast<int32_t>(at - tokens.begin());
-  const bool has_border =
-      roles.border && std::find(tokens.begin(), tokens.end(), *roles.border) != tokens.end();
-  return Vocabulary(std::move(tokens), blank, border.empty() && has_border ? *roles.border : border,
-                    file);
+  return of_file(open_vocabulary_file(path), blank, border);
 }
 
 Vocabulary Vocabulary::of(const Alphabet& alphabet) {

@@ -34,8 +34,8 @@ struct SpelledWord {
 class Vocabulary {
  public:
   Vocabulary() = default;  // of nothing
-  // A blank behind the tokens; or the last of them if that is called so.
-  static constexpr int32_t last_blank = -1;
+  // A blank behind or before the tokens; or the last or first of them if that is called so.
+  static constexpr int32_t last_blank = -1, first_blank = -2;
   // A class of the model.
   struct Token {
     std::string name;   // as the file has it
@@ -45,22 +45,20 @@ class Vocabulary {
     bool is_written = true;              // false: the blank, <s> and the like; never part of a text
   };
 
-  // `tokens[i]` is class i. `blank`: its class, or last_blank; by default the one token that is
-  // called <blank>, <blk>, <ctc>, <eps>, [blank] and the like, <pad>, [PAD] or nothing (""), with
-  // <blank> before <pad>. `border`: a token
-  // that separates words, "none" or "every"; empty: told from the tokens: U+2581 before others is a
-  // prefix; else " ", "|", "<space>" or U+2581 alone is a separator; else every token is a word
-  // where some have several characters, and there are no words where none has. Throws InputError
-  // that begins with `name`.
+  // `tokens[i]` is class i. `blank`: its class, last_blank or first_blank; by default the one token
+  // that is called <blank>, <blk>, <ctc>, <eps>, [blank] and the like, <pad>, [PAD] or nothing
+  // (""), with <blank> before <pad>. `border`: a token that separates words, "none" or "every";
+  // empty: told from the tokens: U+2581 before others is a prefix; else " ", "|", "<space>" or
+  // U+2581 alone is a separator; else every token is a word where some have several characters, and
+  // there are no words where none has. Throws InputError that begins with `name`.
   Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
              const std::string& border, const std::string& name);
   // A file: tokens one a line; also with their class behind them ("a 5", as k2 and ESPnet have it,
   // whose #0, #1, ... at the end are no classes), their score (SentencePiece's .vocab) or how often
   // they occur (fairseq's dict.txt, which <s>, <pad>, </s> and <unk> come before, and <s> is the
-  // blank); a JSON list of tokens, or a JSON object from tokens to classes. Classes must be 0, 1,
-  // 2,
-  // ... without gaps. Or a folder of Hugging Face: its vocab.json with added_tokens.json, and what
-  // tokenizer_config.json says of the blank and of words.
+  // blank); a JSON list of tokens, a JSON object from tokens to classes, or a tokenizer.json.
+  // Classes must be 0, 1, 2, ... without gaps. Or a folder of Hugging Face: its vocab.json with
+  // added_tokens.json, or tokenizer.json, and what tokenizer_config.json says of blank and words.
   static Vocabulary open(const std::string& path, std::optional<int32_t> blank,
                          const std::string& border);
   // The same of the file's content; for the fuzzer.

@@ -104,7 +104,60 @@ def test_vocabularies_as_others_ship_them():
         write_npy(root / "a.npy", spoken([1, 0, 2, 1], 3))
         (root / "tokens").write_text("a\nb\n_\n")
         fails("decode", root / "tokens", root / "a.npy", "--blank", "last", errs="or is it class 2 (--blank 2)?")
-        run("decode", root / "tokens", root / "a.npy", "--blank", "lst", code=2, errs="expected a class, 0 or more, or 'last'")
+        run("decode", root / "tokens", root / "a.npy", "--blank", "lst", code=2, errs="expected a class, 0 or more, 'first' or 'last'")
+        # A dictionary of characters without the blank, which is before them.
+        check(decode("a\nb\n", [1, 0, 2, 2, 0, 1], 3, "--blank", "first") == "aba", "a blank before the tokens")
+        check(decode("<blk>\na\nb\n", [1, 0, 2], 3, "--blank", "first") == "ab", "a blank that is the first")
+
+
+def test_tokenizers_of_hugging_face():
+    """tokenizer.json in place of vocab.json: pieces with scores, or with classes; and what no list of tokens is."""
+    with folder() as root:
+        def decode(tokenizer, *labels, name="tokenizer.json", **more):
+            (root / name).write_text(json.dumps(tokenizer))
+            write_npy(root / "a.npy", spoken(labels, 5))
+            return run("decode", root if name == "tokenizer.json" else root / name, root / "a.npy", **more)
+
+        pieces = {"type": "Unigram", "vocab": [["<unk>", 0], ["▁t", -1.5], ["o", -2], ["▁", -3]]}
+        added = [{"id": 4, "content": "<pad>", "special": True}, {"id": 0, "content": "<unk>", "special": True}]
+        of_pieces = {"added_tokens": added, "model": pieces, "decoder": {"type": "Metaspace"}}
+        for name in "tokenizer.json", "other.json":
+            check(decode(of_pieces, 1, 2, 4, 2, 3, 2, name=name)[0] == "too o\n", name)
+        of_classes = {"model": {"type": "BPE", "vocab": {"<pad>": 0, "|": 1, "t": 2, "o": 3}, "merges": []},
+                      "added_tokens": [{"id": 4, "content": "!"}], "decoder": {"type": "CTC"}}
+        check(decode(of_classes, 2, 3, 0, 3, 4, 1, 2)[0] == "too! t\n", "classes")
+        bytes_alone = {**of_classes, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}]}}
+        decode(bytes_alone, 2, code=1, errs="tokenizer.json: its tokens stand for bytes (ByteLevel)")
+        for broken in ({"model": {}}, {"model": {"vocab": [[]]}}, {"model": {"vocab": [["a", 0]]}, "added_tokens": [{"id": 3, "content": "b"}]},
+                       {"model": {"vocab": {"a": 0, "b": 0}}}, {"model": {"vocab": 3}}):
+            decode(broken, 0, code=1, errs="tokenizer.json: ")
+        (root / "tokenizer_config.json").write_text('{"pad_token": "|", "word_delimiter_token": "t"}')
+        check(decode(of_classes, 2, 3, 1, 3, 4, 0)[0] == "oo!\n", "roles")
+        (root / "tokens.yaml").write_text("token_list:\n- <blank>\n- a\n")
+        fails("decode", root / "tokens.yaml", root / "a.npy", errs="tokens.yaml: is YAML, expected tokens one a line")
+        (root / "bpe.model").write_bytes(b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0c")
+        fails("decode", root / "bpe.model", root / "a.npy", errs=["is a model of SentencePiece", "spm_export_vocab"])
+
+
+def test_texts_of_windows():
+    """UTF-16, with a mark or without, wherever a person or another program wrote a text."""
+    with folder() as root:
+        rows = spoken([0, 2, 0, 4, 0, 1, 3, 0, 2], 5)
+        rows[1] = [0, 0, 0.51, 0.49, 0]
+        write_npy(root / "a.npy", rows)
+        for encoding in "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be":
+            def text(name, content):
+                (root / name).write_bytes(content.replace("\n", "\r\n").encode(encoding))
+                return root / name
+            tokens = text("tokens", "<blk>\n|\na\nb\nä\n")
+            check(said("decode", tokens, root / "a.npy") == "aä ba\n", encoding)
+            check(said("decode", tokens, root / "a.npy", "--hot-words", text("hot", "bä\t1\n")) == "bä ba\n", encoding)
+            check(said("decode", tokens, root / "a.npy", "--lexicon", text("lexicon", "bä\nba\n")) == "bä ba\n", encoding)
+            shown = said("align", tokens, root / "a.npy", text("a.srt", "1\n00:00:01,000 --> 00:00:02,000\naä ba\n"), "--format", "srt", "--frame-ms", 20)
+            check(shown.splitlines()[2] == "aä ba", shown)
+            listed = text("dev.jsonl", '{"features_filepath": "a.npy", "text": "aä ba"}\n')
+            check(said("decode", tokens, listed) == "a.npy\taä ba\n", encoding)
+        run("lm", "train", text("corpus", "a b\n"), "--order", 2, "--out", root / "x.lm", code=1, errs="corpus: is UTF-16, expected UTF-8 ('iconv")
 
 
 def test_folder_of_hugging_face():
@@ -287,6 +340,16 @@ def test_outputs_of_other_programs():
         write_npy(root / "x.npy", [*rounded, [0.9, 0.14, 0, 0]])
         fails("decode", root / "tokens", root / "x.npy", "--scores", "probabilities",
               errs="x.npy: frame 3 is not of probabilities: the sum is 1.04")
+        # Of a file that is of probabilities but for a row, nothing is guessed.
+        write_npy(root / "x.npy", [*rounded, [0, 0, 0, 0]])
+        fails("decode", root / "tokens", root / "x.npy", errs="x.npy: frame 3 is not of probabilities: the sum is 0; 3 of 4 frames are")
+        run("decode", root / "tokens", root / "x.npy", "--scores", "logits")
+        for scale, what in ((-1, "minus the natural"), (1 / math.log(10), "the logarithms to base 10"), (1 / math.log(2), "base 2")):
+            write_npy(root / "x.npy", [[scale * math.log(v) for v in row] for row in rows])
+            fails("decode", root / "tokens", root / "x.npy", errs=["x.npy: holds ", what])
+            run("decode", root / "tokens", root / "x.npy", "--scores", "logits")
+        write_npy(root / "x.npy", [[math.log(v) for v in row] for row in rows])
+        check(said("decode", root / "tokens", root / "x.npy").strip() == "a b", "natural logarithms")
 
         # The logarithm of 0 is one score; what is none is told with its frame.
         inf = math.inf

@@ -460,6 +460,14 @@ TEST_CASE("lexicons and hot words that are wrong name the line", "[lexicon]") {
   CHECK_THROWS_WITH(parse_lexicon("a a | b\n", bars, "l"), Contains("'|' separates words"));
   CHECK(parse_lexicon("a a |\na\ta b | \n", bars, "l") ==
         std::vector<Spelling>{{"a", {2}}, {"a", {2, 3}}});
+  // CMUdict's comments, and its numbers of other ways to say a word; Kaldi's probabilities.
+  CHECK(parse_lexicon(";;; a b\nab  a b # b\nab(1)  b b\nab(x) b\n", vocabulary, "l") ==
+        std::vector<Spelling>{{"ab", {2, 3}}, {"ab", {3, 3}}, {"ab(x)", {3}}});
+  CHECK(parse_lexicon("a(1)\n(1) a\n()2 b\n",
+                      Vocabulary({"<blank>", " ", "a", "b", "(", "1", ")"}, {}, "", "test"), "l") ==
+        std::vector<Spelling>{{"a(1)", {2, 4, 5, 6}}, {"(1)", {2}}, {"()2", {3}}});
+  CHECK_THROWS_WITH(parse_lexicon("ab 0.5 a b\n", vocabulary, "l"),
+                    Contains("l:1: the model has no token '0.5'; probabilities, as Kaldi's"));
   const auto hot = parse_hot_words("new york\nab\t-2.5\n", 7, "h");
   CHECK(hot == std::vector<HotWord>{{"new york", 7}, {"ab", -2.5}});
   // A weight is that of its line; empty lines, lines twice and several spaces.

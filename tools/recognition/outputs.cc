@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <numbers>
+#include <numeric>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -21,24 +23,39 @@ namespace {
 std::optional<int32_t> blank_class(const OutputsOptions& o) {
   if (o.blank.empty()) return {};
   if (o.blank == "last") return Vocabulary::last_blank;
+  if (o.blank == "first") return Vocabulary::first_blank;
   char* end = nullptr;
   const long value = std::strtol(o.blank.c_str(), &end, 10);
   if (*end != '\0' || value < 0 || value > INT32_MAX)
-    throw WrongUsage("--blank is '" + o.blank + "', expected a class, 0 or more, or 'last'");
+    throw WrongUsage("--blank is '" + o.blank +
+                     "', expected a class, 0 or more, 'first' or 'last'");
   return static_cast<int32_t>(value);
 }
 
-// Why a frame is none of probabilities; empty: it is one. Other programs round them, and cut off
-// small ones.
-std::string fault_of(std::span<const float> frame) {
+bool sums_to_one(double sum) {
   constexpr double most_off = 0.03 + 1e-6;  // floats round as well
+  return std::abs(sum - 1) <= most_off;
+}
+
+// The first class that has less than a probability; none: frame.size().
+size_t first_negative(std::span<const float> frame) {
   constexpr float rounding = 1e-6F;
-  double sum = 0;
-  for (size_t c = 0; c < frame.size(); ++c) {
-    if (!(frame[c] >= -rounding)) return str("class ", c, " has ", frame[c]);
-    sum += frame[c];
-  }
-  return std::abs(sum - 1) <= most_off ? std::string() : str("the sum is ", sum);
+  size_t c = 0;
+  while (c < frame.size() && frame[c] >= -rounding) ++c;
+  return c;
+}
+
+// Other programs round them, and cut off small ones.
+bool is_of_probabilities(std::span<const float> frame) {
+  return first_negative(frame) == frame.size() &&
+         sums_to_one(std::accumulate(frame.begin(), frame.end(), 0.0));
+}
+
+// Why a frame is none of probabilities.
+std::string fault_of(std::span<const float> frame) {
+  const size_t c = first_negative(frame);
+  if (c < frame.size()) return str("class ", c, " has ", frame[c]);
+  return str("the sum is ", std::accumulate(frame.begin(), frame.end(), 0.0));
 }
 
 // As logits: the search normalises them.
@@ -60,19 +77,53 @@ void check_frame(std::span<const float> frame, int64_t number, const std::string
   if (!any) fail_input(name, ": frame ", number, ": every class is -inf, so that none is possible");
 }
 
+std::span<const float> frame_of(const Matrix& scores, int64_t t) {
+  return {scores.row(t), static_cast<size_t>(scores.dim)};
+}
+
+// Refuses logarithms to another base, or with another sign, than a search takes.
+void require_natural_logarithms(const std::string& name, const Matrix& scores) {
+  const auto are_all = [&](double factor) {
+    for (int64_t t = 0; t < scores.frames; ++t) {
+      double sum = 0;
+      for (const float v : frame_of(scores, t)) sum += std::exp(factor * v);
+      if (!sums_to_one(sum)) return false;
+    }
+    return true;
+  };
+  if (are_all(1)) return;
+  constexpr std::pair<double, const char*> others[] = {
+      {-1, "minus the natural logarithms"},
+      {std::numbers::ln10, "the logarithms to base 10"},
+      {-std::numbers::ln10, "minus the logarithms to base 10"},
+      {std::numbers::ln2, "the logarithms to base 2"}};
+  for (const auto& [factor, what] : others)
+    if (are_all(factor))
+      fail_input(name, ": holds ", what,
+                 " of probabilities, expected natural logarithms, probabilities or logits "
+                 "(--scores logits takes the values as they are)");
+}
+
 void make_logits(const std::string& kind, const std::string& name, Matrix& scores) {
-  bool probabilities = kind != "logits";
+  int64_t probable = 0, other = -1;  // frames of probabilities; the first that is none
   for (int64_t t = 0; t < scores.frames; ++t) {
-    const std::span<const float> frame(scores.row(t), static_cast<size_t>(scores.dim));
+    const std::span<const float> frame = frame_of(scores, t);
     check_frame(frame, t, name);
-    if (!probabilities) continue;
-    const std::string fault = fault_of(frame);
-    if (fault.empty()) continue;
-    if (kind == "probabilities")
-      fail_input(name, ": frame ", t, " is not of probabilities: ", fault);
-    probabilities = false;
+    if (kind == "logits") continue;
+    if (is_of_probabilities(frame))
+      ++probable;
+    else if (other < 0)
+      other = t;
   }
-  if (probabilities) take_logarithms(scores.data);
+  if (kind == "logits") return;
+  if (other < 0) return take_logarithms(scores.data);
+  if (kind == "probabilities" || 2 * probable > scores.frames)
+    fail_input(name, ": frame ", other,
+               " is not of probabilities: ", fault_of(frame_of(scores, other)),
+               kind == "probabilities" ? std::string()
+                                       : str("; ", probable, " of ", scores.frames,
+                                             " frames are (--scores logits takes all as logits)"));
+  require_natural_logarithms(name, scores);
 }
 
 // Of outputs that have another number of classes than the vocabulary: the usual causes.
@@ -89,7 +140,7 @@ std::string cause_of(int64_t classes, const OutputsOptions& o, const Vocabulary&
     cause += "; what no token is for is never written with --ignore-unnamed";
     if (more == 1 && o.blank.empty())
       cause += str("; or is the blank, taken to be class ", vocabulary.blank(),
-                   ", behind the tokens (--blank last)?");
+                   ", before or behind the tokens (--blank first, --blank last)?");
   } else if (more == -1 && o.blank == "last") {
     cause = str("; --blank last puts a blank behind them, or is it class ", classes - 1,
                 " (--blank ", classes - 1, ")?");
@@ -113,8 +164,8 @@ void require_classes(int64_t classes, const std::string& name, const OutputsOpti
 void add_outputs_options(Command& command, OutputsOptions* o) {
   command
       .add_option("--blank", o->blank,
-                  "the blank's class; 'last' if it is behind the tokens; else the token that is "
-                  "called <blank>, <pad> or the like")
+                  "the blank's class; 'first' or 'last' if it is before or behind the tokens; else "
+                  "the token that is called <blank>, <pad> or the like")
       .type_name("CLASS");
   command.add_flag("--ignore-unnamed", o->ignores_unnamed,
                    "classes behind those that the vocabulary names are never written");
@@ -199,10 +250,10 @@ const float* OutputsStream::next() {
                             str(name, ": behind ", frames_, " frames"));
   check_frame(frame_, frames_, name);
   if (kind_ != "logits") {
-    const std::string fault = fault_of(frame_);
-    if (kind_ == "auto") kind_ = fault.empty() ? "probabilities" : "logits";
-    if (kind_ == "probabilities" && !fault.empty())
-      fail_input(name, ": frame ", frames_, " is not of probabilities: ", fault,
+    const bool is_probable = is_of_probabilities(frame_);
+    if (kind_ == "auto") kind_ = is_probable ? "probabilities" : "logits";
+    if (kind_ == "probabilities" && !is_probable)
+      fail_input(name, ": frame ", frames_, " is not of probabilities: ", fault_of(frame_),
                  frames_ > 0 ? "; the frames before it were (--scores)" : "",
                  announced_ < 0 ? str("; a frame is taken to have ", frame_.size(), " classes, as ",
                                       vocabulary_name_, " names")
@@ -216,7 +267,9 @@ const float* OutputsStream::next() {
 bool is_own_model(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return has_ending(path, ".safetensors");
-  return !std::filesystem::exists(std::filesystem::path(path) / "vocab.json", ignored);
+  const std::filesystem::path folder(path);
+  return !std::filesystem::exists(folder / "vocab.json", ignored) &&
+         !std::filesystem::exists(folder / "tokenizer.json", ignored);
 }
 
 Vocabulary open_vocabulary(const std::string& path, const OutputsOptions& o) {

@@ -20,15 +20,15 @@ from ._result import Result, result_from
 Path = Union[str, "os.PathLike[str]"]
 HotWords = Union[Mapping[str, float], Iterable[str]]
 
-_FIND_BLANK, _LAST_BLANK = -2, -1
-_BLANKS: dict[Any, int] = {None: _FIND_BLANK, "last": _LAST_BLANK}
+_FIRST_BLANK, _FIND_BLANK, _LAST_BLANK = -3, -2, -1
+_BLANKS: dict[Any, int] = {None: _FIND_BLANK, "first": _FIRST_BLANK, "last": _LAST_BLANK}
 
 
 class Vocabulary(Handle):
     """What the classes of a CTC model stand for; tokens[i] is class i.
 
     tokens: a list of them; or a file or a folder of Hugging Face, as `rondo decode` takes it.
-    blank: its class, "last" (behind the tokens), or None: found by its name ("<blank>", "<pad>", "" and the like).
+    blank: its class, "first" or "last" (before or behind the tokens), or None: found by its name ("<blank>", "<pad>", "" and the like).
     border: the token that separates words, "none" or "every"; None: told from the tokens.
     Any number of threads may use one.
     """
@@ -36,9 +36,9 @@ class Vocabulary(Handle):
     def __init__(self, tokens: Union[Sequence[str], Path], *, blank: Union[int, str, None] = None,
                  border: Optional[str] = None) -> None:
         is_named = blank is None or isinstance(blank, str)
-        where = _BLANKS.get(blank, -3) if is_named else int32(blank, "blank")
-        if where < (_FIND_BLANK if is_named else 0):
-            raise InvalidError(f"blank: {blank!r}, expected a class, 'last' or None")
+        where = _BLANKS.get(blank, -4) if is_named else int32(blank, "blank")
+        if where < (_FIRST_BLANK if is_named else 0):
+            raise InvalidError(f"blank: {blank!r}, expected a class, 'first', 'last' or None")
         edge = None if border is None else bytes_of(border, "border")
         if isinstance(tokens, (str, os.PathLike)):
             made = make(lib.vocabulary_open, lib.vocabulary_free, path_bytes(tokens), where, edge)
