@@ -271,7 +271,7 @@ def test_one_bad_entry_ends_no_import():
         out, _ = run("prepare", "csv", root / "t.csv", root / "mine", "--audio-column", "file", "--text-column", "text",
                      "--dev", 0, "--test", 0,
                      says=["left out, rows with more or fewer fields than the others: 1 of 7", "t.csv:3: has 4 fields, expected 3",
-                           "left out, rows that name no recording: 1 of 7", "left out, rows with quotes that do not fit: 1 of 7",
+                           "left out, rows that name nothing there is: 1 of 7", "left out, rows with quotes that do not fit: 1 of 7",
                            "left out, missing or unreadable: 1 of 7", "\\x1b[2J.wav", "listed twice, with another text: 1 of 7",
                            "7 utterances found, 2 used, 5 left out"])
         check("\x1b" not in out, out)

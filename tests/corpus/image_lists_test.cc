@@ -53,6 +53,54 @@ TEST_CASE("images of lines with their texts, as other programs call them", "[lis
                     Contains("holds neither images (.png") && Contains("nor pages"));
 }
 
+TEST_CASE("texts of lines that lie in a list or in another folder", "[lists]") {
+  // Names of a file, their texts; "a/1" and "b/1" have one name.
+  const auto texts_by = [](const char* file, const std::string& content) {
+    const Data d;
+    for (const char* name : {"a/1.png", "a/2.png", "b/1.png", "b/a 3.png"}) d.line(name);
+    d.text(file, content);
+    std::string all;
+    for (const ListedUtterance& u : corpus::list_lines(d.path("")))
+      if (u.has_text && u.problem.empty())
+        all += str(all.empty() ? "" : "; ", fs::path(u.file.path).filename().string(), " ", u.text);
+    return all;
+  };
+  const std::string right = "1.png one two; 2.png 22; 1.png un; a 3.png a, b";
+  CHECK(texts_by("gt.txt", "a/1.png\tone two\na\\2.png\t22\nb/1.png\tun\nb/a 3.png\ta, b\n") ==
+        right);
+  CHECK(texts_by("b/gt.csv",
+                 "filename,words\n../a/1.png,one two\n2,22\n1.png,un\na 3.png,\"a, b\"\n") ==
+        right);
+  CHECK(texts_by("list",
+                 "a/1.png, \"one two\"\na/2.png, \"22\"\nb/1.png, \"un\"\nb/a 3.png, \"a, b\"\n") ==
+        right);
+  // Which of two is meant is not guessed; nor is a table with another column a list.
+  CHECK(texts_by("gt.txt", "1.png one\n2.png two words\na/1.png un\n") ==
+        "1.png un; 2.png two words");
+  CHECK(texts_by("gt.csv", "2.png,200,two\na 3.png,200,three\n").empty());
+  const Data iam;
+  for (const char* name : {"lines/a01-000u-00.png", "lines/a01-000u-01.png"}) iam.line(name);
+  iam.text("ascii/lines.txt",
+           "#--- lines\n# of a form\na01-000u-00 ok 154 19 408 746 1661 89 A|MOVE|to\n"
+           "a01-000u-01 err 156 -1 395 932 1850 105 one\n");
+  const auto list = corpus::list_lines(iam.path(""));
+  REQUIRE(list.size() == 2);
+  CHECK(list[0].text == "A MOVE to");
+  CHECK(list[1].text == "one");
+  for (const char* ending : {".txt", ".gt.txt"}) {
+    const Data d;
+    for (const char* name : {"images/1.png", "images/2.png"}) d.line(name);
+    d.text(str("labels/1", ending), "one");
+    d.text(str("labels/9", ending), "nine");
+    const auto apart = corpus::list_lines(d.path(""));
+    REQUIRE(apart.size() == 3);
+    CHECK(fs::path(apart[0].text_file).filename() == str("1", ending));
+    CHECK(apart[1].finding == Finding::no_text);
+    CHECK(apart[2].finding == Finding::text_alone);
+    CHECK_THAT(apart[2].problem, Contains("no image goes with it"));
+  }
+}
+
 TEST_CASE("books are kept apart, or divided as their folders say", "[lists]") {
   const Data d;
   for (int book = 0; book < 8; ++book) {

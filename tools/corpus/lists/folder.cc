@@ -141,7 +141,8 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
     }
     for (size_t i = begin; i < end; ++i) std::string().swap(files[i].path);
   }
-  const std::string hint = find_texts_elsewhere(passed_over, list);
+  find_texts_elsewhere(root, passed_over, list);
+  const std::string hint = tables_that_may_hold_texts(passed_over, list);
   const bool has_recording = std::any_of(
       list.begin(), list.end(), [](const auto& u) { return u.finding != Finding::text_alone; });
   add_not_walked(others, list);

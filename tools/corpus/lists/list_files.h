@@ -53,13 +53,17 @@ std::string split_of(const std::filesystem::path& file, const std::filesystem::p
 // '\\', the ending that was left out. The path itself where nothing of that is there.
 std::string recording_called(const std::string& path);
 
-// Where no recording of a folder has its text beside it, texts are found by the recordings' names:
-// in another folder, or in a list of lines "NAME TEXT" or "NAME|TEXT|TEXT AS IT IS READ" among the
-// texts and `others`, which loses such lists. Names are compared without folders and endings, and
-// decide where one recording and one text have them. Returns sentences about tables that may hold
-// the texts of those that are left; empty: there are none.
-std::string find_texts_elsewhere(std::vector<std::string>& others,
-                                 std::vector<ListedUtterance>& list);
+// Where no recording or image below `root` has its text beside it, texts are found by their names:
+// in another folder, or in a list of lines "NAME TEXT" among the texts (Finding::text_alone) and
+// `others`, which loses such lists. What stands between is a tab, a bar or a blank; "NAME|TEXT|TEXT
+// AS IT IS READ", a table of two columns and the lines of the IAM database are lists, too. A name
+// is a path, or is compared without folders and ending, and decides if one entry has it.
+void find_texts_elsewhere(const std::filesystem::path& root, std::vector<std::string>& others,
+                          std::vector<ListedUtterance>& list);
+// Where no text was found: sentences about tables among `others` that may hold them, with the
+// commands that read them; empty: there are none.
+std::string tables_that_may_hold_texts(const std::vector<std::string>& others,
+                                       const std::vector<ListedUtterance>& list);
 
 // Whether a column or a member is called as those usually are that hold recordings, or texts.
 bool is_usual_of_recordings(std::string_view name);

@@ -83,6 +83,50 @@ void add_page(const fs::path& file, const fs::path& root, std::vector<ListedUtte
   }
 }
 
+void set_no_text(ListedUtterance& u, const fs::path& name) {
+  u.has_text = false;
+  u.problem = str(u.file.path, ": no text goes with it, expected ", name.filename().string(),
+                  ".gt.txt beside it");
+  u.finding = Finding::no_text;
+}
+
+using Candidates = std::map<std::string, Candidate>;
+
+bool has_image(const Candidates& found) {
+  return std::any_of(found.begin(), found.end(),
+                     [](const auto& one) { return !one.second.image.empty(); });
+}
+
+// Of images none of which has its text beside it.
+std::vector<ListedUtterance> lines_with_texts_elsewhere(const fs::path& root,
+                                                        const Candidates& found) {
+  std::vector<ListedUtterance> list;
+  for (const auto& [name, candidate] : found) {
+    if (candidate.image.empty()) continue;
+    ListedUtterance& u = list.emplace_back();
+    u.kind = InputKind::image;
+    u.file.path = candidate.image.string();
+    set_folder(u, name, root);
+    set_no_text(u, name);
+  }
+  std::vector<std::string> others;
+  for (const fs::path& file :
+       files_below(root, [](const fs::path& p) { return !is_image_name(p.string()); })) {
+    if (!has_ending(file.string(), ".txt")) {
+      others.push_back(file.string());
+      continue;
+    }
+    ListedUtterance& u = list.emplace_back();
+    u.kind = InputKind::image;
+    u.file.path = file.string();
+    u.has_text = false;
+    u.problem = str(u.file.path, ": no image goes with it");
+    u.finding = Finding::text_alone;
+  }
+  find_texts_elsewhere(root, others, list);
+  return list;
+}
+
 }  // namespace
 
 std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* choice) {
@@ -162,6 +206,10 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
     Candidate& candidate = found[name];
     if (candidate.image.empty()) candidate.image = file;
   }
+  const bool has_pair = std::any_of(found.begin(), found.end(), [&](const auto& one) {
+    return !one.second.image.empty() && texts.contains(one.first);
+  });
+  if (list.empty() && !has_pair && has_image(found)) return lines_with_texts_elsewhere(root, found);
   for (const auto& [name, candidate] : found) {
     ListedUtterance u;
     u.kind = InputKind::image;
@@ -171,9 +219,7 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
     if (u.has_text) {
       u.text = text_of_file(text->second);
     } else {
-      u.problem = str(u.file.path, ": no text goes with it, expected ",
-                      fs::path(name).filename().string(), ".gt.txt beside it");
-      u.finding = Finding::no_text;
+      set_no_text(u, name);
     }
     set_folder(u, name, root);
     list.push_back(std::move(u));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -10,7 +11,9 @@
 #include "engine/io/file.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "tools/corpus/lists/csv.h"
 #include "tools/corpus/lists/list_files.h"
+#include "tools/corpus/read_text.h"
 
 namespace rondo::corpus {
 namespace {
@@ -77,28 +80,13 @@ std::string beside(const std::string& path) {
   return composed_name(fs::path(path).replace_extension().string());
 }
 
-// Lines "NAME TEXT" of a file, NAME with folders and an ending or without.
-struct TextList {
-  std::string path;
-  std::vector<KeyedLine> lines;
-};
-
-// A list has a name of a recording in most of its lines.
-bool is_list_of(const ByName& recordings, const TextList& list) {
-  size_t known = 0;
-  for (const KeyedLine& line : list.lines)
-    known += !line.value.empty() && recordings.contains(stem_of(line.key));
-  return known > 0 && 2 * known >= list.lines.size();
-}
-
 using Fields = std::vector<std::string>;
 
-Fields fields_of(const KeyedLine& line) {
-  const std::string whole = line.key + " " + line.value;
+Fields fields_of(std::string_view line, char delimiter) {
   Fields fields;
-  for (size_t at = 0; at <= whole.size();) {
-    const size_t end = std::min(whole.find('|', at), whole.size());
-    fields.push_back(trimmed(std::string_view(whole).substr(at, end - at)));
+  for (size_t at = 0; at <= line.size();) {
+    const size_t end = std::min(line.find(delimiter, at), line.size());
+    fields.push_back(trimmed(line.substr(at, end - at)));
     at = end + 1;
   }
   return fields;
@@ -118,24 +106,120 @@ size_t field_of_texts(const std::vector<Fields>& lines) {
   return !third.empty() && !are_numbers && 2 * third.size() >= second.size() ? 2 : 1;
 }
 
-std::vector<KeyedLine> lines_of(const std::string& file) {
-  std::vector<KeyedLine> lines = keyed_lines(file);
-  const auto has_bar = [](const KeyedLine& l) {
-    return l.key.find('|') != std::string::npos || l.value.find('|') != std::string::npos;
-  };
-  if (!std::all_of(lines.begin(), lines.end(), has_bar)) return lines;
-  std::vector<Fields> fields;
-  for (const KeyedLine& line : lines) fields.push_back(fields_of(line));
-  const size_t text = field_of_texts(fields);
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const bool has_text = text < fields[i].size() && !fields[i][text].empty();
-    lines[i].key = fields[i][0];
-    lines[i].value = fields[i][has_text ? text : 1];
-  }
-  return lines;
+bool is_number(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-std::vector<TextList> text_lists(const ByName& recordings, const std::vector<std::string>& files) {
+// "a01-000u-00 ok 154 19 408 746 1661 89 A|MOVE|to": the lines of the IAM database.
+bool is_of_iam(std::string_view line) {
+  const Fields f = fields_of(line, ' ');
+  return f.size() >= 9 && (f[1] == "ok" || f[1] == "err") &&
+         std::all_of(f.begin() + 2, f.begin() + 8, is_number);
+}
+
+void split_iam_line(std::string_view line, KeyedLine& split) {
+  const Fields f = fields_of(line, ' ');
+  split.key = f[0];
+  for (size_t i = 8; i < f.size(); ++i) split.value += (i > 8 ? " " : "") + f[i];
+  std::replace(split.value.begin(), split.value.end(), '|', ' ');
+}
+
+// Two columns, with quotes where there are commas: "word_1.png, "Tea, please"". None: it is no
+// such table.
+std::vector<KeyedLine> rows_of(std::string_view content) {
+  std::vector<KeyedLine> rows;
+  CsvReader reader(content, ',', quoting_of(content, ','));
+  for (CsvRow row; reader.next(row); row = {}) {
+    if (!row.problem.empty() || row.fields.size() != 2) return {};
+    rows.push_back({row.line, trimmed(row.fields[0]), trimmed(row.fields[1])});
+  }
+  return rows;
+}
+
+// Lines "NAME TEXT", NAME with folders and an ending or without; what is between them all lines
+// have.
+std::vector<KeyedLine> lines_of(const std::string& file) {
+  const std::string content = read_text(file);
+  std::vector<std::string_view> lines;
+  std::vector<KeyedLine> split;
+  int64_t number = 0;
+  for (const std::string_view line : split_lines(content)) {
+    ++number;
+    if (line.find_first_not_of(" \t") == std::string_view::npos || line.starts_with('#')) continue;
+    lines.push_back(line);
+    split.push_back({number, {}, {}});
+  }
+  const auto all_have = [&](std::string_view text) {
+    return std::all_of(lines.begin(), lines.end(), [&](std::string_view line) {
+      return line.find(text) != std::string_view::npos;
+    });
+  };
+  if (has_ending(file, ".csv") || all_have(", \"")) return rows_of(content);
+  const bool is_iam = std::all_of(lines.begin(), lines.end(), is_of_iam);
+  const char delimiter = all_have("\t") ? '\t' : all_have("|") ? '|' : ' ';
+  std::vector<Fields> fields;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (is_iam) {
+      split_iam_line(lines[i], split[i]);
+    } else if (delimiter == ' ') {
+      const std::string line = trimmed(lines[i]);
+      const size_t end = std::min(line.find_first_of(" \t"), line.size());
+      split[i].key = line.substr(0, end);
+      split[i].value = trimmed(std::string_view(line).substr(end));
+    } else {
+      fields.push_back(fields_of(lines[i], delimiter));
+    }
+  }
+  const size_t text = field_of_texts(fields);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const bool has_text = text < fields[i].size() && !fields[i][text].empty();
+    split[i].key = fields[i][0];
+    split[i].value = fields[i][has_text ? text : 1];
+  }
+  return split;
+}
+
+// Recordings and images without a text, by what a list may call them.
+class Nameless {
+ public:
+  Nameless(const fs::path& root, const std::vector<ListedUtterance>& list)
+      : root_(root),
+        by_path_(by_name(list, Finding::no_text, [](const std::string& path) { return path; })),
+        by_stem_(by_name(list, Finding::no_text, stem_of)) {}
+
+  bool empty() const { return by_stem_.empty(); }
+
+  // The place of what a line of this file names, or `several`; none.
+  std::optional<size_t> find(std::string key, const std::string& file) const {
+    std::replace(key.begin(), key.end(), '\\', '/');
+    for (const fs::path& folder : {fs::path(file).parent_path(), root_}) {
+      const auto at = by_path_.find((folder / key).lexically_normal().string());
+      if (at != by_path_.end()) return at->second;
+    }
+    const auto at = by_stem_.find(stem_of(key));
+    return at == by_stem_.end() ? std::nullopt : std::optional(at->second);
+  }
+
+ private:
+  const fs::path root_;
+  const ByName by_path_, by_stem_;
+};
+
+struct TextList {
+  std::string path;
+  std::vector<KeyedLine> lines;
+};
+
+// A list has names of what lacks a text in most of its lines.
+bool is_list_of(const Nameless& nameless, const TextList& list) {
+  size_t known = 0;
+  for (const KeyedLine& line : list.lines)
+    known += !line.value.empty() && nameless.find(line.key, list.path).has_value();
+  return known > 0 && 2 * known >= list.lines.size();
+}
+
+std::vector<TextList> text_lists(const Nameless& nameless, const std::vector<std::string>& files) {
   constexpr uint64_t most_bytes = uint64_t{1} << 28;
   std::vector<TextList> lists;
   for (const std::string& file : files) {
@@ -149,19 +233,21 @@ std::vector<TextList> text_lists(const ByName& recordings, const std::vector<std
     } catch (const InputError&) {
       continue;  // what cannot be read is told where it is listed
     }
-    if (is_list_of(recordings, list)) lists.push_back(std::move(list));
+    if (is_list_of(nameless, list)) lists.push_back(std::move(list));
   }
   return lists;
 }
 
 bool may_be_list(const std::string& file) {
   const std::string ending = ending_of(file);
-  return ending.empty() || ending == ".txt" || ending == ".tsv" || ending == ".trn";
+  return ending.empty() || ending == ".txt" || ending == ".tsv" || ending == ".trn" ||
+         ending == ".csv";
 }
 
-void read_lists(std::vector<std::string>& others, std::vector<ListedUtterance>& list) {
-  const ByName recordings = by_name(list, Finding::no_text, stem_of);
-  if (recordings.empty()) return;
+void read_lists(const fs::path& root, std::vector<std::string>& others,
+                std::vector<ListedUtterance>& list) {
+  const Nameless nameless(root, list);
+  if (nameless.empty()) return;
   std::vector<std::string> files;
   for (const std::string& file : others)
     if (may_be_list(file)) files.push_back(file);
@@ -169,12 +255,11 @@ void read_lists(std::vector<std::string>& others, std::vector<ListedUtterance>& 
     if (u.finding == Finding::text_alone) files.push_back(u.file.path);
   std::set<std::string> read;
   std::vector<ListedUtterance> unknown;
-  for (TextList& texts : text_lists(recordings, files)) {
+  for (TextList& texts : text_lists(nameless, files)) {
     read.insert(texts.path);
     for (KeyedLine& line : texts.lines) {
-      const auto at = recordings.find(stem_of(line.key));
-      ListedUtterance* const u =
-          at == recordings.end() || at->second == several ? nullptr : &list[at->second];
+      const std::optional<size_t> at = nameless.find(line.key, texts.path);
+      ListedUtterance* const u = !at || *at == several ? nullptr : &list[*at];
       const std::string where = str(texts.path, ":", line.number);
       if (u && u->finding == Finding::no_text) {
         give_text(*u);
@@ -182,13 +267,16 @@ void read_lists(std::vector<std::string>& others, std::vector<ListedUtterance>& 
         u->notes.push_back({Finding::text_elsewhere, str(u->file.path, ": its text is ", where)});
         continue;
       }
+      const bool is_heading = line.number == 1 && is_usual_of_recordings(line.key);
+      if (is_heading) continue;
       ListedUtterance& other = unknown.emplace_back();
       other.where = where;
+      other.kind = list.front().kind;
       other.file.path = texts.path;
       other.has_text = false;
-      other.finding = u ? Finding::doubled : Finding::text_alone;
+      other.finding = u ? Finding::doubled : Finding::names_nothing;
       other.problem = u ? str("'", line.key, "' has a text already")
-                        : str("no recording, or several, are called '", line.key, "'");
+                        : str("nothing, or more than one, is called '", line.key, "'");
     }
   }
   std::erase_if(list, [&](const ListedUtterance& u) {
@@ -214,36 +302,37 @@ std::string command_for(const fs::path& file) {
   return is_table ? str("csv ", file.string(), " OUT") : "";
 }
 
-std::string hint_about(const std::vector<std::string>& others) {
+}  // namespace
+
+void find_texts_elsewhere(const fs::path& root, std::vector<std::string>& others,
+                          std::vector<ListedUtterance>& list) {
+  join(list, beside, beside, "");
+  // Where one text lies beside its recording, all should: another's is not looked for afar.
+  if (std::any_of(list.begin(), list.end(), [](const ListedUtterance& u) { return u.has_text; }))
+    return;
+  const auto stem_of_text = [](const std::string& path) {
+    const std::string stem = stem_of(path);
+    return has_ending(path, ".gt.txt") ? stem.substr(0, stem.size() - 3) : stem;
+  };
+  join(list, stem_of, stem_of_text, ": its text is ");
+  read_lists(root, others, list);
+}
+
+std::string tables_that_may_hold_texts(const std::vector<std::string>& others,
+                                       const std::vector<ListedUtterance>& list) {
+  if (std::any_of(list.begin(), list.end(), [](const ListedUtterance& u) { return u.has_text; }))
+    return {};
   constexpr size_t most = 3;
   std::set<std::string> commands;
-  std::string hint;
+  std::string told;
   for (const std::string& file : others) {
     const std::string command = command_for(file);
     if (command.empty() || !commands.insert(command).second) continue;
-    hint += str(hint.empty() ? "" : "\n", "texts may be in ", file, ", which 'rondo prepare ",
+    told += str(told.empty() ? "" : "\n", "texts may be in ", file, ", which 'rondo prepare ",
                 command, "' reads");
     if (commands.size() == most) break;
   }
-  return hint;
-}
-
-}  // namespace
-
-std::string find_texts_elsewhere(std::vector<std::string>& others,
-                                 std::vector<ListedUtterance>& list) {
-  join(list, beside, beside, "");
-  // Where one text lies beside its recording, all should: another's is not looked for afar.
-  const bool are_apart = std::none_of(
-      list.begin(), list.end(), [](const ListedUtterance& u) { return !u.text_file.empty(); });
-  if (are_apart) {
-    join(list, stem_of, stem_of, ": its text is ");
-    read_lists(others, list);
-  }
-  const bool is_missing = std::any_of(list.begin(), list.end(), [](const ListedUtterance& u) {
-    return u.finding == Finding::no_text || u.finding == Finding::text_alone;
-  });
-  return list.empty() || is_missing ? hint_about(others) : std::string();
+  return told;
 }
 
 }  // namespace rondo::corpus
