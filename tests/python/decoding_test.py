@@ -89,6 +89,13 @@ class Decoding(Files):
             for a in r.alternatives:
                 self.assertAlmostEqual(a.score, np.log(found[a.text]), places=4)
 
+    def test_a_blank_before_or_behind_the_tokens(self):
+        x = outputs(7)[:, [0, 2, 3, 4]]
+        whole = rondo.decode(x, ["<blank>", "a", "b", "c"]).text
+        self.assertEqual(rondo.decode(x, rondo.Vocabulary(["a", "b", "c"], blank="first")).text, whole)
+        turned = np.ascontiguousarray(x[:, [1, 2, 3, 0]])
+        self.assertEqual(rondo.decode(turned, rondo.Vocabulary(["a", "b", "c"], blank="last")).text, whole)
+
     def test_equals_the_command(self):
         self.assertEqual(rondo.Decoder(TOKENS, language_model=self.arpa).decode(self.logits[0]).text,
                          rondo.decode(self.logits[0], TOKENS, language_model=rondo.LanguageModel(self.arpa)).text)
@@ -185,7 +192,7 @@ class Decoding(Files):
                 (lambda: rondo.Vocabulary(["a", "b"]), rondo.InvalidError, "blank"),
                 (lambda: rondo.Vocabulary(["a", 5]), TypeError, "tokens[1]: int"),
                 (lambda: rondo.Vocabulary(["a", "b\0"]), rondo.InvalidError, "tokens[1]: holds a zero byte"),
-                (lambda: rondo.Vocabulary(TOKENS, blank="first"), rondo.InvalidError, "blank: 'first'"),
+                (lambda: rondo.Vocabulary(TOKENS, blank="middle"), rondo.InvalidError, "blank: 'middle'"),
                 (lambda: rondo.Vocabulary("/none/there"), rondo.InvalidError, "/none/there"),
                 (lambda: rondo.LanguageModel("/none/there"), rondo.InvalidError, "/none/there")):
             with self.subTest(words), self.assertRaises(error) as caught:

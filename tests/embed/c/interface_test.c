@@ -411,6 +411,13 @@ static void decode(const rondo_model* model) {
   FAILS(rondo_decode(small, NULL, &spoken, 0, &again), "frame_seconds 0");
   OK(rondo_decode(small, NULL, &spoken, 0.5, &again));
   CHECK(strcmp(rondo_result_text(again), "ab") == 0);
+  rondo_vocabulary* blankless;
+  OK(rondo_vocabulary_new((const char* const[]){"a", "b"}, 2, RONDO_FIRST_BLANK, NULL, &blankless));
+  rondo_result* same;
+  OK(rondo_decode(blankless, NULL, &spoken, 0.5, &same));
+  CHECK(strcmp(rondo_result_text(same), "ab") == 0);
+  rondo_result_free(same);
+  rondo_vocabulary_free(blankless);
   const rondo_piece* letters = rondo_result_characters(again, &words);
   CHECK(words == 2 && letters[1].begin == 1 && letters[1].end == 1.5);
   o.beam = 0;
