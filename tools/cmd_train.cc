@@ -277,6 +277,20 @@ Json summary_json(const Config& config, const TrainingSummary& s) {
   return j;
 }
 
+// Of little data a few epochs are a few updates, after which a model that could learn writes
+// nonsense.
+std::string advice_on_few_steps(const Config& config, const TrainingSummary& s) {
+  constexpr int64_t enough = 1000;
+  const bool is_rate = s.chosen_by == Metric::cer || s.chosen_by == Metric::wer;
+  const bool ran_out = s.epochs >= config.training.epochs;
+  if (!is_rate || !ran_out || !(s.best_metric > 0.5) || s.steps <= 0 || s.steps >= enough)
+    return {};
+  const int64_t epochs = (s.epochs * enough + s.steps - 1) / s.steps;
+  return str(counted(s.steps, "step"), " of training ", s.steps == 1 ? "is" : "are",
+             " few: training.epochs=", epochs, " makes ", enough,
+             " of them, and so does a smaller data.batch_frames");
+}
+
 void tell_text(const Config& config, const TrainingSummary& s) {
   if (s.stopped_by_signal && s.steps == 0) {
     std::printf("%s\n", stopped_early(config, false).c_str());
@@ -295,6 +309,8 @@ void tell_text(const Config& config, const TrainingSummary& s) {
     std::printf(" (dev %s)", metric_text(s.chosen_by, s.best_metric).c_str());
   }
   std::printf("\n");
+  const std::string advice = advice_on_few_steps(config, s);
+  if (!advice.empty()) std::printf("%s\n", advice.c_str());
 }
 
 // The exit code.

@@ -102,7 +102,8 @@ def test_a_model_of_words():
         phone_corpus(root)
         train(root, root / "letters", "training.max_steps=1", "data.text_too_long=skip", says="text.unit=word a label is what stands between spaces")
         model = root / "run"
-        train(root, model, "training.epochs=20", 'text.unit="word"', not_says="look like phones")
+        train(root, root / "short", "training.epochs=1", 'text.unit="word"', says=" of training are few: training.epochs=")
+        train(root, model, "training.epochs=20", 'text.unit="word"', not_says=["look like phones", "are few"])
         info = json.loads(run("info", "--model", model, "--json")[0])
         check(info["alphabet"] == ["AH1 ", "B ", "[UNK] "], info["alphabet"])
         run("eval", model, root / "test.jsonl", "--hypotheses", root / "h.jsonl", says="WER 0.00%", not_says="cannot write")
