@@ -1,4 +1,4 @@
-// Texts that do not lie beside their recordings, found by the recordings' names.
+// Texts that do not lie beside their recordings or images, found by their names.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -56,7 +56,6 @@ ByName by_name(const std::vector<ListedUtterance>& list, Finding finding, const 
 }
 
 // Joins each recording without a text with the text that has the name, if each is the only one.
-// `name_of_text` gives "" for what is no candidate.
 template <class NameOfRecording, class NameOfText>
 void join(std::vector<ListedUtterance>& list, const NameOfRecording& name_of_recording,
           const NameOfText& name_of_text, const char* note) {
@@ -64,7 +63,7 @@ void join(std::vector<ListedUtterance>& list, const NameOfRecording& name_of_rec
   if (texts.empty()) return;
   std::set<size_t> joined;
   for (const auto& [name, place] : by_name(list, Finding::no_text, name_of_recording)) {
-    const auto text = name.empty() ? texts.end() : texts.find(name);
+    const auto text = texts.find(name);
     if (place == several || text == texts.end() || text->second == several) continue;
     ListedUtterance& u = list[place];
     give_text(u);
@@ -286,11 +285,19 @@ void read_lists(const fs::path& root, std::vector<std::string>& others,
   std::move(unknown.begin(), unknown.end(), std::back_inserter(list));
 }
 
+std::string start_of(const fs::path& file) {
+  try {
+    return data::read_file_start(file.string(), 4096);
+  } catch (const InputError&) {
+    return {};  // it may not be read
+  }
+}
+
 // What reads such a file, behind "rondo prepare"; empty: nothing does.
 std::string command_for(const fs::path& file) {
   const std::string name = file.filename().string();
   const std::string folder = file.parent_path().string();
-  const std::string start = data::read_file_start(file.string(), 4096);
+  const std::string start = start_of(file);
   const auto has = [&](const char* text) { return start.find(text) != std::string::npos; };
   if (name == "wav.scp") return str("kaldi ", folder, " OUT");
   if (has_ending(name, ".jsonl") || (has_ending(name, ".json") && start.starts_with('{')))
