@@ -74,6 +74,16 @@ TEST_CASE("texts of lines that lie in a list or in another folder", "[lists]") {
   CHECK(texts_by("list",
                  "a/1.png, \"one two\"\na/2.png, \"22\"\nb/1.png, \"un\"\nb/a 3.png, \"a, b\"\n") ==
         right);
+  const std::string objects =
+      "{\"file_name\": \"a/1.png\", \"text\": \"one two\"}\n{\"image\": \"a/2.png\", \"text\": "
+      "\"22\"}\n"
+      "{\"text\": \"un\", \"file_name\": \"b/1.png\"}\n{\"file_name\": \"b/a 3.png\", \"text\": "
+      "\"a, b\"}\n";
+  CHECK(texts_by("metadata.jsonl", objects) == right);
+  CHECK(texts_by("metadata.jsonl",
+                 objects + "{\"file_name\": \"b/1.png\", \"text\": \"a\", \"region\": 1}\n")
+            .empty());
+  CHECK(texts_by("metadata.jsonl", objects + "{\n").empty());
   // Which of two is meant is not guessed; nor is a table with another column a list.
   CHECK(texts_by("gt.txt", "1.png one\n2.png two words\na/1.png un\n") ==
         "1.png un; 2.png two words");

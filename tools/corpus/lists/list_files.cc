@@ -143,8 +143,9 @@ std::string plain_name(std::string_view name) {
 }
 
 constexpr std::array names_of_recordings = {
-    "path",          "file", "filename", "filepath", "audio",       "audiofile", "audiopath",
-    "audiofilepath", "wav",  "wavpath",  "wavfile",  "wavfilename", "recording", "clip"};
+    "path",      "file",          "filename", "filepath", "audio",     "audiofile",
+    "audiopath", "audiofilepath", "wav",      "wavpath",  "wavfile",   "wavfilename",
+    "recording", "clip",          "image",    "img",      "imagepath", "imagefilepath"};
 constexpr std::array names_of_texts = {"text", "sentence", "transcript", "transcription"};
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tools/corpus/lists/csv.h"
@@ -136,10 +137,36 @@ std::vector<KeyedLine> rows_of(std::string_view content) {
   return rows;
 }
 
+// metadata.jsonl of Hugging Face's image folders: {"file_name": "1.png", "text": "..."}. None: it
+// is none, or its texts are of parts of images.
+std::vector<KeyedLine> objects_of(std::string_view content) {
+  std::vector<KeyedLine> lines;
+  int64_t number = 0;
+  for (const std::string_view line : split_lines(content)) {
+    ++number;
+    if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+    KeyedLine split{number, {}, {}};
+    try {
+      const Json object = Json::parse(line);
+      for (const auto& [name, value] : object.members()) {
+        if (name == "region") return {};
+        if (value.is_string() && is_usual_of_recordings(name)) split.key = value.get<std::string>();
+        if (value.is_string() && is_usual_of_texts(name))
+          split.value = trimmed(value.get<std::string>());
+      }
+    } catch (const JsonError&) {
+      return {};
+    }
+    lines.push_back(std::move(split));
+  }
+  return lines;
+}
+
 // Lines "NAME TEXT", NAME with folders and an ending or without; what is between them all lines
 // have.
 std::vector<KeyedLine> lines_of(const std::string& file) {
   const std::string content = read_text(file);
+  if (has_ending(file, ".jsonl")) return objects_of(content);
   std::vector<std::string_view> lines;
   std::vector<KeyedLine> split;
   int64_t number = 0;
@@ -237,10 +264,11 @@ std::vector<TextList> text_lists(const Nameless& nameless, const std::vector<std
   return lists;
 }
 
-bool may_be_list(const std::string& file) {
+// A manifest of recordings has more to say than their texts: "prepare nemo" reads it.
+bool may_be_list(const std::string& file, InputKind kind) {
   const std::string ending = ending_of(file);
   return ending.empty() || ending == ".txt" || ending == ".tsv" || ending == ".trn" ||
-         ending == ".csv";
+         ending == ".csv" || (ending == ".jsonl" && kind == InputKind::image);
 }
 
 void read_lists(const fs::path& root, std::vector<std::string>& others,
@@ -249,7 +277,7 @@ void read_lists(const fs::path& root, std::vector<std::string>& others,
   if (nameless.empty()) return;
   std::vector<std::string> files;
   for (const std::string& file : others)
-    if (may_be_list(file)) files.push_back(file);
+    if (may_be_list(file, list.front().kind)) files.push_back(file);
   for (const ListedUtterance& u : list)
     if (u.finding == Finding::text_alone) files.push_back(u.file.path);
   std::set<std::string> read;
